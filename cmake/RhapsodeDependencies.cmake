@@ -1,0 +1,26 @@
+# Finds every library of docs/dependencies.md. llama and ggml come from the pip prefix under .venv (scripts/setup.sh).
+find_package(Threads REQUIRED)
+
+set(RHAPSODE_LLAMA_PREFIX "" CACHE PATH "Prefix that holds lib/cmake/llama and lib/cmake/ggml")
+if(NOT RHAPSODE_LLAMA_PREFIX)
+  file(GLOB _rhapsode_prefixes ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
+  list(GET _rhapsode_prefixes 0 RHAPSODE_LLAMA_PREFIX)
+endif()
+list(PREPEND CMAKE_PREFIX_PATH ${RHAPSODE_LLAMA_PREFIX})
+find_package(llama REQUIRED)
+
+# Headers of libllama-common (chat templates): they are not installed by the wheel, so setup takes them out of the
+# same pinned source archive.
+set(RHAPSODE_LLAMA_COMMON_HEADERS ${CMAKE_SOURCE_DIR}/.deps/llama-common CACHE PATH "common/ headers of the pinned llama.cpp")
+find_library(RHAPSODE_LLAMA_COMMON_LIBRARY llama-common HINTS ${RHAPSODE_LLAMA_PREFIX}/lib NO_DEFAULT_PATH REQUIRED)
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CURL REQUIRED)
+find_package(LibArchive REQUIRED)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(crypto REQUIRED IMPORTED_TARGET libcrypto)

@@ -1,0 +1,22 @@
+# One place for warnings, sanitizers and the shape of test targets.
+add_library(rhapsode_flags INTERFACE)
+target_compile_options(rhapsode_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type)
+target_include_directories(rhapsode_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(RHAPSODE_SANITIZE)
+  string(REPLACE ";" "," _sanitizers "${RHAPSODE_SANITIZE}")
+  target_compile_options(rhapsode_flags INTERFACE -fsanitize=${_sanitizers} -fno-omit-frame-pointer -g)
+  target_link_options(rhapsode_flags INTERFACE -fsanitize=${_sanitizers})
+endif()
+
+# rhapsode_test(name SOURCES a_test.cpp ... [LABELS slow] [LIBS x]): one GoogleTest program, one ctest entry a case.
+function(rhapsode_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LABELS;LIBS" ${ARGN})
+  if(NOT RHAPSODE_TESTS)
+    return()
+  endif()
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE rhapsode rhapsode_flags GTest::gmock GTest::gtest_main ${ARG_LIBS})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

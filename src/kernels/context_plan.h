@@ -1,0 +1,65 @@
+// The context plan: what each sequence of a batch attends to in one pass, and where its new keys and values go.
+//
+// Shapes: a batch has `rows` query rows (tokens), grouped by sequence. A sequence owns the rows
+// [row_begin, row_begin + row_count) and an ordered list of page references per layer. Built and validated on the
+// host once per pass, then only read by the kernels. Visibility of slot j of reference g for a row at position p
+// (design: "the one mechanism"):
+//
+//   mask_g has j  and  shift_g + pos_g[j] <= p  and  (window = 0 or p - shift_g - pos_g[j] < window or g is a sink)
+//
+// New rows see one another because the pages they are written to are referenced too: writing happens before reading.
+// Threads: const after validate(); any number of readers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/page.h"
+
+namespace rhapsode::kernels {
+
+struct PageReference {
+  const Page* page = nullptr;
+  int32_t shift = 0;        // the position that frame position 0 takes for this reader; may be negative
+  bool sink = false;        // stays visible outside of a window
+  uint64_t mask = ~0ull;    // slots that are visible; slots >= page->count + new writes never are
+};
+
+// Where the K/V of one row go. Slots are written once; the frame position is page->positions[slot].
+struct RowWrite {
+  Page* page = nullptr;  // null: this row's K/V are not kept (it attends only to what is there)
+  int32_t slot = 0;
+};
+
+struct SequencePlan {
+  int32_t row_begin = 0;
+  int32_t row_count = 0;
+  std::vector<PageReference> references;  // read by every layer that has no list of its own
+  // Optional: lists for single layers. own_lists[own_index[layer]] replaces `references` where own_index >= 0.
+  std::vector<int16_t> own_index;
+  std::vector<std::vector<PageReference>> own_lists;
+
+  std::span<const PageReference> of_layer(int layer) const {
+    if (own_index.empty() || own_index[layer] < 0) return references;
+    return own_lists[own_index[layer]];
+  }
+};
+
+struct BatchPlan {
+  std::vector<SequencePlan> sequences;
+  std::vector<int32_t> positions;  // [rows]
+  std::vector<RowWrite> writes;    // [rows]
+
+  int rows() const { return static_cast<int>(positions.size()); }
+};
+
+// Refuses a plan that a kernel could not run safely: rows not covered exactly once, null pages, slots out of range or
+// written twice, masks over slots that nobody fills, a row that could see nothing, wrong layer lists. O(rows + refs).
+Status validate(const BatchPlan& plan, const KvShape& shape);
+
+// The slots of `reference` that a row at `position` may see; `filled` = slots that hold data when attention runs.
+uint64_t visible_slots(const PageReference& reference, int filled, int32_t position, int32_t window);
+
+}  // namespace rhapsode::kernels
