@@ -1,17 +1,17 @@
 // Pages: 64 token slots of keys and values, the unit in which attention reads memory.
 //
-// A *page block* holds the same 64 slots in every layer, layer-major, so that one allocation, one read from disk and
-// one reference count serve a run of tokens; a *page* is one layer of it. Inside a page (count K/V heads H, head
-// dimension d, 64 slots; e = bytes an element):
+// A *page block* holds the same 64 slots in every layer, layer-major, so that one allocation, one read from
+// disk and one reference count serve a run of tokens; a *page* is one layer of it. Inside a page (count K/V
+// heads H, head dimension d, 64 slots; e = bytes an element):
 //
-//   K        [H][4][d][16]   e    sixteen slots side by side for each dimension (docs/decisions/0002-blocked-keys.md)
-//   V        [H][64][d]      e
-//   K scale  [H][64]         f32  int8 pages only: value = int8 * scale
-//   V scale  [H][64]         f32  int8 pages only
+//   K        [H][4][d][16]   e    sixteen slots side by side for each dimension
+//   (docs/decisions/0002-blocked-keys.md) V        [H][64][d]      e K scale  [H][64]         f32  int8 pages
+//   only: value = int8 * scale V scale  [H][64]         f32  int8 pages only
 //
-// Keys are stored rotated at the slot's *frame position*, once and for ever; readers rotate the query instead.
-// Ownership: a Page points into storage that store/page_pool owns; whoever holds a Page* holds a pin on the block.
-// Threads: immutable once sealed. An unsealed page is written by one sequence only, slots [count, 64).
+// Keys are stored rotated at the slot's *frame position*, once and for ever; readers rotate the query
+// instead. Ownership: a Page points into storage that store/page_pool owns; whoever holds a Page* holds a pin
+// on the block. Threads: immutable once sealed. An unsealed page is written by one sequence only, slots
+// [count, 64).
 #pragma once
 
 #include <array>
@@ -44,9 +44,9 @@ struct KvShape {
 };
 
 struct Page {
-  std::byte* data = nullptr;  // the block: layer l starts at data + l * shape.page_bytes()
-  int32_t count = 0;          // slots filled so far
-  bool consecutive = true;    // positions[j] == positions[0] + j
+  std::byte* data = nullptr;                     // the block: layer l starts at data + l * shape.page_bytes()
+  int32_t count = 0;                             // slots filled so far
+  bool consecutive = true;                       // positions[j] == positions[0] + j
   std::array<int32_t, kPageTokens> positions{};  // frame position of each slot
 };
 

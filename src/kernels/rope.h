@@ -1,10 +1,11 @@
 // Rotary position embedding (RoFormer, arXiv 2104.09864) for every kind whose angle is linear in position.
 //
-// angle(position, pair) = position * frequency[pair]; the frequencies are fixed at load and held in double precision,
-// so shifting a page is exact up to float rounding of sine and cosine. Linear scaling, YaRN (arXiv 2309.00071),
-// Llama-3 factors and partial rotation fit; length-dependent kinds (dynamic NTK, LongRoPE's switch) do not and are
-// refused when a model is loaded. YaRN's magnitude enters q and k once each and never depends on a shift.
-// Threads: RopeTable::prepare() needs exclusive use; rows of prepared positions may be read by any thread.
+// angle(position, pair) = position * frequency[pair]; the frequencies are fixed at load and held in double
+// precision, so shifting a page is exact up to float rounding of sine and cosine. Linear scaling, YaRN (arXiv
+// 2309.00071), Llama-3 factors and partial rotation fit; length-dependent kinds (dynamic NTK, LongRoPE's
+// switch) do not and are refused when a model is loaded. YaRN's magnitude enters q and k once each and never
+// depends on a shift. Threads: RopeTable::prepare() needs exclusive use; rows of prepared positions may be
+// read by any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ struct RopeSpec {
   int dimensions = 0;  // rotated leading dimensions of a head (even; < head_dim: partial rotation)
   RopePairing pairing = RopePairing::kHalves;
   double theta = 10000.0;
-  double frequency_scale = 1.0;        // linear: 1 / factor
-  std::vector<double> factors;         // divides each pair's frequency (Llama 3); empty: none
-  double yarn_extrapolation = 0.0;     // 1: YaRN's mix of scaled and unscaled frequencies
+  double frequency_scale = 1.0;     // linear: 1 / factor
+  std::vector<double> factors;      // divides each pair's frequency (Llama 3); empty: none
+  double yarn_extrapolation = 0.0;  // 1: YaRN's mix of scaled and unscaled frequencies
   double yarn_attention_factor = 1.0;
   double yarn_beta_fast = 32.0;
   double yarn_beta_slow = 1.0;
