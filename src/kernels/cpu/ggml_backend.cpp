@@ -1,0 +1,234 @@
+#include "kernels/cpu/ggml_backend.h"
+
+#include <ggml.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <string>
+
+#include "kernels/cpu/ggml_graph.h"
+
+namespace rhapsode::kernels::cpu {
+
+namespace {
+
+constexpr size_t kGraphsKept = 12;
+constexpr size_t kMaxWeights = 16384;
+
+struct GraphKey {
+  int recipe;
+  int rows;
+  int outputs;
+  bool operator==(const GraphKey&) const = default;
+};
+
+class GgmlBackend final : public Backend {
+ public:
+  static Result<std::unique_ptr<Backend>> make(BackendOptions options);
+
+  Result<Weight> add_weight(const WeightSource& source, WeightUse use) override;
+  int add_recipe(Recipe recipe) override {
+    recipes_.push_back(std::move(recipe));
+    return static_cast<int>(recipes_.size()) - 1;
+  }
+  Result<std::span<const float>> run(const BatchInput& batch, int recipe) override;
+  int fixed_rows() const override { return options_.deterministic ? kDeterministicRows : 0; }
+  uint64_t weight_copy_bytes() const override { return copy_bytes_; }
+
+ private:
+  explicit GgmlBackend(BackendOptions options);
+  Status start(ggml_backend_dev_t device);
+  Result<GgmlGraph*> graph_for(const GraphKey& key);
+  // A copy of `source` in the first packed layout that can multiply it; null if there is none.
+  ggml_tensor* packed(const WeightSource& source);
+  ggml_tensor* converted_to_f32(const WeightSource& source);
+  ggml_tensor* adopt(ggml_tensor* tensor, ggml_backend_buffer_type_t type, const void* data);
+  ggml_tensor* new_tensor(const WeightSource& source, ggml_type type);
+
+  BackendOptions options_;
+  ggml_backend_dev_t device_ = nullptr;
+  BackendPtr backend_;
+  ContextPtr weight_context_;
+  std::vector<BufferPtr> buffers_;
+  std::vector<ggml_tensor*> weights_;
+  std::vector<Recipe> recipes_;
+  CpuAttention attention_;
+  AttentionContext attention_context_;
+  // Most recently used first.
+  std::list<std::pair<GraphKey, std::unique_ptr<GgmlGraph>>> graphs_;
+  std::vector<int32_t> tokens_;   // the batch, padded
+  std::vector<int32_t> outputs_;
+  uint64_t copy_bytes_ = 0;
+};
+
+GgmlBackend::GgmlBackend(BackendOptions options)
+    : options_(std::move(options)), attention_(options_.kv, options_.layers) {
+  attention_context_.attention = &attention_;
+  attention_context_.layers = &options_.layers;
+  attention_context_.kv_heads = options_.kv.kv_heads;
+  attention_context_.head_dim = options_.kv.head_dim;
+}
+
+Result<std::unique_ptr<Backend>> GgmlBackend::make(BackendOptions options) {
+  RH_TRY_STATUS(load_ggml());
+  ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  if (!device) return make_error(ErrorKind::kUnsupported, "ggml has no CPU back end for this machine");
+  std::unique_ptr<GgmlBackend> backend(new GgmlBackend(std::move(options)));
+  RH_TRY_STATUS(backend->start(device));
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Status GgmlBackend::start(ggml_backend_dev_t device) {
+  device_ = device;
+  backend_.reset(ggml_backend_dev_init(device, nullptr));
+  if (!backend_) return make_error(ErrorKind::kNoSpace, "ggml's CPU back end did not start");
+  ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(device);
+  auto* set_threads = reinterpret_cast<ggml_backend_set_n_threads_t>(
+      ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads"));
+  if (!set_threads) return make_error(ErrorKind::kUnsupported, "ggml's CPU back end takes no thread count");
+  set_threads(backend_.get(), options_.threads);
+  weight_context_.reset(ggml_init({ggml_tensor_overhead() * kMaxWeights, nullptr, true}));
+  return {};
+}
+
+ggml_tensor* GgmlBackend::new_tensor(const WeightSource& source, ggml_type type) {
+  ggml_tensor* tensor = ggml_new_tensor_2d(weight_context_.get(), type, source.columns, source.rows);
+  ggml_set_name(tensor, std::string(source.name).c_str());
+  return tensor;
+}
+
+ggml_tensor* GgmlBackend::adopt(ggml_tensor* tensor, ggml_backend_buffer_type_t type, const void* data) {
+  BufferPtr buffer(ggml_backend_buft_alloc_buffer(type, ggml_backend_buft_get_alloc_size(type, tensor)));
+  if (!buffer) return nullptr;
+  ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  ggml_backend_tensor_alloc(buffer.get(), tensor, ggml_backend_buffer_get_base(buffer.get()));
+  ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
+  copy_bytes_ += ggml_backend_buffer_get_size(buffer.get());
+  buffers_.push_back(std::move(buffer));
+  return tensor;
+}
+
+ggml_tensor* GgmlBackend::packed(const WeightSource& source) {
+  ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(device_);
+  auto* extra_buffer_types = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
+      ggml_backend_reg_get_proc_address(registry, "ggml_backend_dev_get_extra_bufts"));
+  if (!extra_buffer_types) return nullptr;
+  for (auto* type = extra_buffer_types(device_); type && *type; ++type) {
+    // Whether a layout takes a tensor is only known by asking about a matmul with it in such a buffer.
+    ContextPtr probe(ggml_init({ggml_tensor_overhead() * 4, nullptr, true}));
+    ggml_tensor* weight = ggml_new_tensor_2d(probe.get(), static_cast<ggml_type>(source.type), source.columns,
+                                             source.rows);
+    ggml_tensor* input = ggml_new_tensor_2d(probe.get(), GGML_TYPE_F32, source.columns, 512);
+    ggml_tensor* product = ggml_mul_mat(probe.get(), weight, input);
+    BufferPtr empty(ggml_backend_buft_alloc_buffer(*type, 0));
+    weight->buffer = empty.get();
+    if (!ggml_backend_dev_supports_op(device_, product)) continue;
+    return adopt(new_tensor(source, static_cast<ggml_type>(source.type)), *type, source.data.data());
+  }
+  return nullptr;
+}
+
+ggml_tensor* GgmlBackend::converted_to_f32(const WeightSource& source) {
+  std::vector<float> values(source.columns * source.rows);
+  if (source.type == GGML_TYPE_F32) {
+    std::memcpy(values.data(), source.data.data(), values.size() * sizeof(float));
+  } else {
+    ggml_get_type_traits(static_cast<ggml_type>(source.type))->to_float(source.data.data(), values.data(),
+                                                                        values.size());
+  }
+  return adopt(new_tensor(source, GGML_TYPE_F32), ggml_backend_dev_buffer_type(device_), values.data());
+}
+
+Result<Weight> GgmlBackend::add_weight(const WeightSource& source, WeightUse use) {
+  if (weights_.size() + 8 >= kMaxWeights) return make_error(ErrorKind::kTooLarge, "more than {} weights", kMaxWeights);
+  const auto type = static_cast<ggml_type>(source.type);
+  const bool plain = type == GGML_TYPE_F32;
+  if (!plain && !ggml_get_type_traits(type)->to_float) {
+    return make_error(ErrorKind::kUnsupported, "tensor '{}' has type {}, which cannot be multiplied", source.name,
+                      ggml_type_name(type));
+  }
+  ggml_tensor* tensor = nullptr;
+  if (use == WeightUse::kVector) {
+    tensor = converted_to_f32(source);
+    if (!tensor) return make_error(ErrorKind::kNoSpace, "no memory for tensor '{}'", source.name);
+  } else {
+    if (use == WeightUse::kMatrix) tensor = packed(source);
+    if (!tensor) {
+      tensor = new_tensor(source, type);
+      BufferPtr view(ggml_backend_dev_buffer_from_host_ptr(device_, const_cast<std::byte*>(source.data.data()),
+                                                           source.data.size(), 0));
+      if (!view) return make_error(ErrorKind::kNoSpace, "tensor '{}' could not be used in place", source.name);
+      ggml_backend_buffer_set_usage(view.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+      ggml_backend_tensor_alloc(view.get(), tensor, const_cast<std::byte*>(source.data.data()));
+      buffers_.push_back(std::move(view));
+    }
+  }
+  weights_.push_back(tensor);
+  return Weight{static_cast<int32_t>(weights_.size()) - 1};
+}
+
+Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
+  auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& entry) { return entry.first == key; });
+  if (found != graphs_.end()) {
+    graphs_.splice(graphs_.begin(), graphs_, found);
+    return graphs_.front().second.get();
+  }
+  auto graph = std::make_unique<GgmlGraph>(weights_, attention_context_, ggml_backend_dev_buffer_type(device_),
+                                           key.rows, key.outputs);
+  RH_TRY_STATUS(graph->record(recipes_[key.recipe]));
+  graphs_.emplace_front(key, std::move(graph));
+  if (graphs_.size() > kGraphsKept) graphs_.pop_back();
+  return graphs_.front().second.get();
+}
+
+Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int recipe) {
+  const int rows = static_cast<int>(batch.tokens.size());
+  GraphKey key{recipe, rows, static_cast<int>(batch.output_rows.size())};
+  tokens_.assign(batch.tokens.begin(), batch.tokens.end());
+  outputs_.assign(batch.output_rows.begin(), batch.output_rows.end());
+  if (options_.deterministic) {
+    if (rows > kDeterministicRows) {
+      return make_error(ErrorKind::kInternal, "a deterministic pass of {} rows; {} is the most", rows,
+                        kDeterministicRows);
+    }
+    key.rows = key.outputs = kDeterministicRows;
+    tokens_.resize(kDeterministicRows, 0);
+    outputs_.resize(kDeterministicRows, 0);
+  }
+  // A pass that asks for no row still needs an index to look up; its result is not handed out.
+  if (outputs_.empty()) {
+    outputs_.push_back(0);
+    key.outputs = 1;
+  }
+  RH_TRY(GgmlGraph * graph, graph_for(key));
+  AttendOptions attend_options;
+  attend_options.threads = options_.threads;
+  attend_options.deterministic = options_.deterministic;
+  attention_.begin(*batch.plan, attend_options);
+  attention_context_.plan_rows = rows;
+  RH_TRY(std::span<const float> result, graph->run(backend_.get(), tokens_, outputs_));
+  return result.first(result.size() / key.outputs * batch.output_rows.size());
+}
+
+}  // namespace
+
+Status load_ggml(const std::filesystem::path& folder) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+    if (folder.empty()) {
+      ggml_backend_load_all();
+    } else {
+      ggml_backend_load_all_from_path(folder.c_str());
+    }
+  });
+  return {};
+}
+
+Result<std::unique_ptr<Backend>> make_ggml_backend(BackendOptions options) {
+  return GgmlBackend::make(std::move(options));
+}
+
+}  // namespace rhapsode::kernels::cpu

@@ -1,0 +1,154 @@
+#include "store/page_pool.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace rhapsode::store {
+
+namespace {
+
+// The first member is the page itself, so that a Page* leads back to its block.
+struct Block {
+  kernels::Page page;
+  std::atomic<int32_t> references{0};
+};
+
+Block* block_of(kernels::Page* page) { return reinterpret_cast<Block*>(page); }
+const Block* block_of(const kernels::Page* page) { return reinterpret_cast<const Block*>(page); }
+
+}  // namespace
+
+struct PagePool::Impl {
+  std::byte* region = nullptr;
+  size_t region_bytes = 0;
+  std::unique_ptr<Block[]> blocks;
+  size_t total = 0;
+  mutable std::mutex mutex;
+  std::vector<Block*> free;  // guarded by mutex
+  size_t fresh = 0;          // blocks never handed out yet; guarded by mutex
+  uint64_t copies = 0;       // guarded by mutex
+
+  ~Impl() {
+    if (region) munmap(region, region_bytes);
+  }
+};
+
+PagePin::PagePin(PagePin&& other) noexcept : pool_(other.pool_), page_(other.page_) { other.page_ = nullptr; }
+
+PagePin& PagePin::operator=(PagePin&& other) noexcept {
+  if (this != &other) {
+    release();
+    pool_ = other.pool_;
+    page_ = other.page_;
+    other.page_ = nullptr;
+  }
+  return *this;
+}
+
+PagePin PagePin::share() const {
+  if (page_) pool_->add_reference(page_);
+  return PagePin(pool_, page_);
+}
+
+bool PagePin::exclusive() const { return page_ && pool_->sole_reference(page_); }
+
+void PagePin::release() {
+  if (page_) pool_->drop_reference(page_);
+  page_ = nullptr;
+}
+
+PagePool::PagePool(const kernels::KvShape& shape, std::unique_ptr<Impl> impl)
+    : shape_(shape), impl_(std::move(impl)) {}
+
+PagePool::~PagePool() { assert(impl_->free.size() == impl_->fresh && "a pin outlived its pool"); }
+
+Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape, uint64_t cap_bytes) {
+  auto impl = std::make_unique<Impl>();
+  const size_t block_bytes = shape.block_bytes();
+  impl->total = block_bytes ? cap_bytes / block_bytes : 0;
+  if (impl->total == 0) {
+    return make_error(ErrorKind::kTooLarge,
+                      "a KV cap of {} bytes holds not one page block of this model ({} bytes for {} tokens): raise the cap",
+                      cap_bytes, block_bytes, kernels::kPageTokens);
+  }
+  impl->region_bytes = impl->total * block_bytes;
+  void* region = mmap(nullptr, impl->region_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (region == MAP_FAILED) return make_system_error(errno, "reserving address space for the KV cap");
+  // Attention streams whole pages: huge pages save most of its TLB misses. Only advice, so a refusal is harmless.
+  madvise(region, impl->region_bytes, MADV_HUGEPAGE);
+  impl->region = static_cast<std::byte*>(region);
+  impl->blocks = std::make_unique<Block[]>(impl->total);
+  for (size_t i = 0; i < impl->total; ++i) impl->blocks[i].page.data = impl->region + i * block_bytes;
+  return std::unique_ptr<PagePool>(new PagePool(shape, std::move(impl)));
+}
+
+PagePin PagePool::allocate() {
+  std::lock_guard lock(impl_->mutex);
+  Block* block = nullptr;
+  if (!impl_->free.empty()) {
+    block = impl_->free.back();
+    impl_->free.pop_back();
+  } else if (impl_->fresh < impl_->total) {
+    block = &impl_->blocks[impl_->fresh++];
+  } else {
+    return PagePin();
+  }
+  block->page.count = 0;
+  block->page.consecutive = true;
+  block->page.positions.fill(0);
+  block->references.store(1, std::memory_order_relaxed);
+  return PagePin(this, &block->page);
+}
+
+PagePin PagePool::copy(const kernels::Page& source, int count) {
+  PagePin pin = allocate();
+  if (!pin) return pin;
+  // Slots lie apart in K, so whole pages are copied; slots beyond `count` are never read.
+  std::memcpy(pin->data, source.data, shape_.block_bytes());
+  pin->count = count;
+  pin->consecutive = source.consecutive;
+  pin->positions = source.positions;
+  std::lock_guard lock(impl_->mutex);
+  ++impl_->copies;
+  return pin;
+}
+
+PagePoolStats PagePool::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  PagePoolStats stats;
+  stats.block_bytes = shape_.block_bytes();
+  stats.blocks_total = impl_->total;
+  stats.blocks_used = impl_->fresh - impl_->free.size();
+  stats.cap_bytes = impl_->region_bytes;
+  stats.used_bytes = stats.blocks_used * stats.block_bytes;
+  stats.copies = impl_->copies;
+  return stats;
+}
+
+void PagePool::add_reference(kernels::Page* page) {
+  block_of(page)->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void PagePool::drop_reference(kernels::Page* page) {
+  Block* block = block_of(page);
+  if (block->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+#ifndef NDEBUG
+  // Whoever still reads the block without a pin finds NaN in every float type.
+  std::memset(block->page.data, 0xff, shape_.block_bytes());
+#endif
+  std::lock_guard lock(impl_->mutex);
+  impl_->free.push_back(block);
+}
+
+bool PagePool::sole_reference(const kernels::Page* page) const {
+  return block_of(page)->references.load(std::memory_order_acquire) == 1;
+}
+
+}  // namespace rhapsode::store

@@ -1,0 +1,83 @@
+// The page pool: every page block of an engine, under one byte cap that holds at every moment.
+//
+// The pool reserves address space for `cap_bytes` once and hands out blocks of KvShape::block_bytes(); memory is touched
+// only when a block is first written. A block lives as long as somebody holds a PagePin on it; pins are move-only and
+// are shared on purpose only (PagePin::share). There is no other way to reach a block.
+// Cost: allocate, share and release are O(1); allocate never waits.
+// Threads: all functions of PagePool and PagePin may be called from any thread; one pin object by one thread at a time.
+// Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or queue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "kernels/page.h"
+
+namespace rhapsode::store {
+
+class PagePool;
+
+class PagePin {
+ public:
+  PagePin() = default;
+  PagePin(PagePin&& other) noexcept;
+  PagePin& operator=(PagePin&& other) noexcept;
+  PagePin(const PagePin&) = delete;
+  PagePin& operator=(const PagePin&) = delete;
+  ~PagePin() { release(); }
+
+  explicit operator bool() const { return page_ != nullptr; }
+  kernels::Page* get() const { return page_; }
+  kernels::Page* operator->() const { return page_; }
+
+  PagePin share() const;
+  // True when no other pin exists: only then may the block be written.
+  bool exclusive() const;
+  void release();
+
+ private:
+  friend class PagePool;
+  PagePin(PagePool* pool, kernels::Page* page) : pool_(pool), page_(page) {}
+  PagePool* pool_ = nullptr;
+  kernels::Page* page_ = nullptr;
+};
+
+struct PagePoolStats {
+  uint64_t cap_bytes = 0;
+  uint64_t used_bytes = 0;
+  uint64_t block_bytes = 0;
+  uint64_t blocks_used = 0;
+  uint64_t blocks_total = 0;
+  uint64_t copies = 0;  // copy-on-write copies made
+};
+
+class PagePool {
+ public:
+  // Fails when the cap holds not even one block or the address space cannot be had. Outlives all of its pins.
+  static Result<std::unique_ptr<PagePool>> create(const kernels::KvShape& shape, uint64_t cap_bytes);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // An empty block (count 0), or an empty pin when the cap is reached.
+  PagePin allocate();
+  // A new block with the first `count` slots of `source`: the copy of copy-on-write. Empty pin at the cap.
+  PagePin copy(const kernels::Page& source, int count);
+
+  const kernels::KvShape& shape() const { return shape_; }
+  PagePoolStats stats() const;
+
+ private:
+  friend class PagePin;
+  struct Impl;
+  PagePool(const kernels::KvShape& shape, std::unique_ptr<Impl> impl);
+  void add_reference(kernels::Page* page);
+  void drop_reference(kernels::Page* page);
+  bool sole_reference(const kernels::Page* page) const;
+
+  kernels::KvShape shape_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rhapsode::store
