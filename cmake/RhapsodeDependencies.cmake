@@ -1,10 +1,17 @@
 # Finds every library of docs/dependencies.md. llama and ggml come from the pip prefix under .venv (scripts/setup.sh).
 find_package(Threads REQUIRED)
 
-set(RHAPSODE_LLAMA_PREFIX "" CACHE PATH "Prefix that holds lib/cmake/llama and lib/cmake/ggml")
+# A prefix or a Python environment that holds one; the presets name .venv-tsan and .venv-portable here.
+set(RHAPSODE_LLAMA_PREFIX "${CMAKE_SOURCE_DIR}/.venv" CACHE PATH "Where lib/cmake/llama and lib/cmake/ggml are")
 if(NOT RHAPSODE_LLAMA_PREFIX)
-  file(GLOB _rhapsode_prefixes ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
-  list(GET _rhapsode_prefixes 0 RHAPSODE_LLAMA_PREFIX)
+  set(RHAPSODE_LLAMA_PREFIX "${CMAKE_SOURCE_DIR}/.venv")
+endif()
+if(NOT EXISTS ${RHAPSODE_LLAMA_PREFIX}/lib/cmake/llama)
+  file(GLOB _rhapsode_site ${RHAPSODE_LLAMA_PREFIX}/lib/python3*/site-packages)
+  if(NOT _rhapsode_site)
+    message(FATAL_ERROR "No ggml and llama in ${RHAPSODE_LLAMA_PREFIX}: run scripts/setup.sh (make setup) first.")
+  endif()
+  list(GET _rhapsode_site 0 RHAPSODE_LLAMA_PREFIX)
 endif()
 list(PREPEND CMAKE_PREFIX_PATH ${RHAPSODE_LLAMA_PREFIX})
 find_package(llama REQUIRED)

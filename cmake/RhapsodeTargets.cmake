@@ -1,4 +1,10 @@
-# One place for warnings, sanitizers and the shape of test targets.
+# One place for warnings, sanitizers and the shape of test, benchmark and fuzz targets.
+find_program(RHAPSODE_CCACHE ccache)
+if(RHAPSODE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${RHAPSODE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RHAPSODE_CCACHE})
+endif()
+
 add_library(rhapsode_flags INTERFACE)
 target_compile_options(rhapsode_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type)
 target_include_directories(rhapsode_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
@@ -6,6 +12,9 @@ if(RHAPSODE_SANITIZE)
   string(REPLACE ";" "," _sanitizers "${RHAPSODE_SANITIZE}")
   target_compile_options(rhapsode_flags INTERFACE -fsanitize=${_sanitizers} -fno-omit-frame-pointer -g)
   target_link_options(rhapsode_flags INTERFACE -fsanitize=${_sanitizers})
+endif()
+if(RHAPSODE_FUZZ)
+  target_compile_options(rhapsode_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # rhapsode_test(name SOURCES a_test.cpp ... [LABELS slow] [LIBS x]): one GoogleTest program, one ctest entry a case.
@@ -19,4 +28,25 @@ function(rhapsode_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE rhapsode rhapsode_flags GTest::gmock GTest::gtest_main ${ARG_LIBS})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()
+
+# rhapsode_bench(name SOURCES a_bench.cpp ... [LIBS x]): one Google Benchmark program, build/bench/<name>_bench.
+function(rhapsode_bench name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  find_package(benchmark REQUIRED)
+  add_executable(${name}_bench ${ARG_SOURCES})
+  target_link_libraries(${name}_bench PRIVATE rhapsode rhapsode_flags benchmark::benchmark_main ${ARG_LIBS})
+  set_target_properties(${name}_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endfunction()
+
+# rhapsode_fuzz(name SOURCES a_fuzz.cpp ...): one libFuzzer program and a ctest entry (label fuzz) that runs it for
+# RHAPSODE_FUZZ_SECONDS from an empty corpus.
+set(RHAPSODE_FUZZ_SECONDS 20 CACHE STRING "Seconds a fuzz target runs in ctest")
+function(rhapsode_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name}_fuzz ${ARG_SOURCES})
+  target_link_libraries(${name}_fuzz PRIVATE rhapsode rhapsode_flags ${ARG_LIBS})
+  target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+  add_test(NAME fuzz.${name} COMMAND ${name}_fuzz -max_total_time=${RHAPSODE_FUZZ_SECONDS} -rss_limit_mb=2048 -timeout=10)
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz)
 endfunction()
