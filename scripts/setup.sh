@@ -94,7 +94,7 @@ extract_common_headers() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$(basename "$archive")" ] && return 0
   rm -rf .deps/llama-common .deps/llama-common.new
   mkdir -p .deps/llama-common.new
-  tar -xzf "$archive" -C .deps/llama-common.new --strip-components=5 --wildcards \
+  tar -xzf "$archive" -C .deps/llama-common.new --strip-components=4 --wildcards \
     '*/vendor/llama.cpp/common/*.h' || fail "The source archive $archive has no common/ headers: delete .deps and run the same command again."
   basename "$archive" >.deps/llama-common.new/.from
   mv .deps/llama-common.new .deps/llama-common
@@ -105,7 +105,6 @@ build_wheel() {  # NAME CMAKE_ARGS FOLDER
   need_writable "$3"
   need_space "${TMPDIR:-/tmp}" 1500 "building ggml and llama"
   need_space "$RHAPSODE_ROOT" 2500 "the build"
-  mkdir -p "$3"
   scratch=$(mktemp -d "$3.XXXXXX")
   run_step "Building ggml and llama ($1; 3 minutes on 2 cores, 14 for portable)" env CMAKE_ARGS="$2" \
     CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" .venv/bin/pip wheel -v "${PIP_QUIET[@]}" --no-cache-dir --no-deps \
@@ -121,7 +120,6 @@ install_variant() {  # NAME VENV ARGS
   stamp=$2/.rhapsode-stamp
   [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] && [ -d .deps/llama-common ] && return 0
   need_writable "$RHAPSODE_ROOT/.deps"
-  mkdir -p .deps
   make_venv .venv
   make_venv "$2"
   fetch_source

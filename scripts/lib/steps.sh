@@ -65,12 +65,10 @@ need_space() {
     fail "Not enough disk space for $what: $folder has $free MB free and $need MB are needed; free some and run the same command again."
 }
 
-# need_writable FOLDER: the folder, or the first parent that exists, can be written.
+# need_writable FOLDER: makes the folder if need be; it must be writable.
 need_writable() {
-  local folder=$1
-  while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
-  [ -d "$folder" ] && [ -w "$folder" ] ||
-    fail "No permission to write in $folder: change its owner or run as a user who may write there."
+  { mkdir -p "$1" && [ -w "$1" ]; } 2>/dev/null ||
+    fail "No permission to write in $1: change its owner or run as a user who may write there."
 }
 
 # The folder of downloaded models and caches.
