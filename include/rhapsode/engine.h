@@ -45,6 +45,7 @@ struct Usage {
   int evaluated_tokens = 0;  // run through the model for the prompt
   int generated_tokens = 0;
   int truncated_tokens = 0;  // dropped from the prompt's front by request
+  int rolled_tokens = 0;     // dropped from a full context while generating, by request
   std::string cache_miss;    // where and why the cached prefix ended; empty when all of it was usable
 };
 
@@ -82,7 +83,7 @@ struct ModelInfo {
   int vocabulary = 0;
   int trained_context_tokens = 0;
   uint64_t kv_bytes_per_token = 0;
-  std::string fingerprint;  // of everything that changes KV values
+  double load_ms = 0;
 };
 
 struct EngineStats {
@@ -93,6 +94,8 @@ struct EngineStats {
   uint64_t rows = 0;  // tokens evaluated
   uint64_t cached_tokens = 0;
   uint64_t evictions = 0;  // prefix-cache pages dropped to make room
+  uint64_t preemptions = 0;  // requests put back into the queue because the pool was full
+  uint64_t page_copies = 0;  // copy-on-write copies
   int running = 0;
   int waiting = 0;
 };

@@ -30,6 +30,7 @@ struct EngineOptions {
   int context_tokens = 0;                  // most tokens one sequence may hold; 0: what the model was trained on
   bool beyond_trained_context = false;     // allow context_tokens above the trained length
   int batch_tokens = 512;                  // most rows evaluated in one pass; a prompt is prefilled in such chunks
+  int pass_ms = 250;                       // aim for a pass while somebody waits for the next token: shorter prefill chunks
   uint64_t kv_cap_bytes = 0;               // bytes of KV pages, prefix cache included; 0: a quarter of the memory
   bool prefix_cache = true;                // keep and reuse the KV of exact prefixes
   bool deterministic = false;              // same bytes whatever the cache, batch and thread count; slower
@@ -69,6 +70,7 @@ struct Request {
   int top_logprobs = -1;          // -1: no log-probs; n: those of the chosen token and of the n likeliest
   bool prompt_logprobs = false;   // log-probs of the prompt's tokens, each given those before it
   bool truncate_prompt = false;   // too long a prompt loses its oldest tokens (reported) instead of being refused
+  bool roll_context = false;      // a full context loses its oldest pages but the first (reported) instead of ending
 
   // Called on the engine's thread with each new piece of text: valid UTF-8, never part of a stop string.
   // Keep it short: it holds up every sequence of the batch. Return false to cancel.

@@ -75,8 +75,17 @@ struct BatchInput {
 struct BackendOptions {
   int threads = 1;
   bool deterministic = false;  // a row's bytes do not depend on the rows beside it, nor on the thread count
+  bool layer_times = false;    // for tracing
   KvShape kv;
   std::vector<AttendLayer> layers;
+};
+
+// When a group of layers ran in the last pass, on the steady clock.
+struct LayerSpan {
+  int first = 0;
+  int last = 0;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
 };
 
 class Backend {
@@ -90,6 +99,8 @@ class Backend {
   // In deterministic mode every pass has this many rows (fewer are padded, more must be split); 0: any number.
   virtual int fixed_rows() const = 0;
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
+  // Times of layer groups of the last pass; empty unless options.layer_times.
+  virtual std::vector<LayerSpan> layer_spans() const = 0;
 };
 
 }  // namespace rhapsode::kernels

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/clock.h"
 #include "kernels/cpu/ggml_graph.h"
 
 namespace rhapsode::kernels::cpu {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr size_t kGraphsKept = 12;
 constexpr size_t kMaxWeights = 16384;
+constexpr int kLayerGroup = 4;  // layers a trace span
 
 struct GraphKey {
   int recipe;
@@ -36,6 +38,7 @@ class GgmlBackend final : public Backend {
   Result<std::span<const float>> run(const BatchInput& batch, int recipe) override;
   int fixed_rows() const override { return options_.deterministic ? kDeterministicRows : 0; }
   uint64_t weight_copy_bytes() const override { return copy_bytes_; }
+  std::vector<LayerSpan> layer_spans() const override;
 
  private:
   explicit GgmlBackend(BackendOptions options);
@@ -61,14 +64,14 @@ class GgmlBackend final : public Backend {
   std::vector<int32_t> tokens_;   // the batch, padded
   std::vector<int32_t> outputs_;
   uint64_t copy_bytes_ = 0;
+  int64_t run_end_ns_ = 0;
 };
 
 GgmlBackend::GgmlBackend(BackendOptions options)
     : options_(std::move(options)), attention_(options_.kv, options_.layers) {
   attention_context_.attention = &attention_;
-  attention_context_.layers = &options_.layers;
-  attention_context_.kv_heads = options_.kv.kv_heads;
-  attention_context_.head_dim = options_.kv.head_dim;
+  attention_context_.layer_times = options_.layer_times;
+  attention_context_.layer_begin_ns.resize(options_.layers.size());
 }
 
 Result<std::unique_ptr<Backend>> GgmlBackend::make(BackendOptions options) {
@@ -209,7 +212,20 @@ Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int rec
   attention_.begin(*batch.plan, attend_options);
   attention_context_.plan_rows = rows;
   RH_TRY(std::span<const float> result, graph->run(backend_.get(), tokens_, outputs_));
+  run_end_ns_ = options_.layer_times ? now_ns() : 0;
   return result.first(result.size() / key.outputs * batch.output_rows.size());
+}
+
+std::vector<LayerSpan> GgmlBackend::layer_spans() const {
+  std::vector<LayerSpan> spans;
+  if (run_end_ns_ == 0) return spans;
+  const int layers = static_cast<int>(options_.layers.size());
+  for (int first = 0; first < layers; first += kLayerGroup) {
+    const int next = std::min(first + kLayerGroup, layers);
+    const int64_t end = next < layers ? attention_context_.layer_begin_ns[next] : run_end_ns_;
+    spans.push_back({first, next - 1, attention_context_.layer_begin_ns[first], end});
+  }
+  return spans;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/clock.h"
+
 namespace rhapsode::kernels::cpu {
 
 namespace {
@@ -9,7 +11,7 @@ constexpr int kMaxNodes = 8192;
 }
 
 struct GgmlGraph::AttendNode {
-  const AttentionContext* context = nullptr;
+  AttentionContext* context = nullptr;
   int layer = 0;
   ggml_tensor* q = nullptr;
   ggml_tensor* k = nullptr;
@@ -32,6 +34,7 @@ struct GgmlGraph::AttendNode {
 
   static void write(ggml_tensor*, int ith, int nth, void* user_data) {
     const auto& node = *static_cast<AttendNode*>(user_data);
+    if (ith == 0 && node.context->layer_times) node.context->layer_begin_ns[node.layer] = now_ns();
     node.context->attention->write(node.layer, node.tensors(), ith, nth);
   }
   static void attend(ggml_tensor*, int ith, int nth, void* user_data) {
@@ -51,7 +54,7 @@ struct GgmlGraph::AttendNode {
   }
 };
 
-GgmlGraph::GgmlGraph(const std::vector<ggml_tensor*>& weights, const AttentionContext& attention,
+GgmlGraph::GgmlGraph(const std::vector<ggml_tensor*>& weights, AttentionContext& attention,
                      ggml_backend_buffer_type_t buffer_type, int rows, int output_rows)
     : weights_(weights), attention_(attention), buffer_type_(buffer_type), rows_(rows) {
   const size_t bytes = ggml_tensor_overhead() * kMaxNodes + ggml_graph_overhead_custom(kMaxNodes, false);

@@ -17,10 +17,9 @@ namespace rhapsode::kernels::cpu {
 // What attention nodes read at run time; shared by every graph of a back end.
 struct AttentionContext {
   CpuAttention* attention = nullptr;
-  const std::vector<AttendLayer>* layers = nullptr;
-  int kv_heads = 0;
-  int head_dim = 0;
   int plan_rows = 0;  // rows of the batch; rows beyond are padding
+  bool layer_times = false;
+  std::vector<int64_t> layer_begin_ns;  // [layers], when each layer's attention began; with layer_times
 };
 
 struct GgmlFree {
@@ -37,7 +36,7 @@ using BackendPtr = std::unique_ptr<ggml_backend, GgmlFree>;
 class GgmlGraph final : public GraphBuilder {
  public:
   // weights[i] is the tensor of Weight{i}. All pointers outlive the graph.
-  GgmlGraph(const std::vector<ggml_tensor*>& weights, const AttentionContext& attention,
+  GgmlGraph(const std::vector<ggml_tensor*>& weights, AttentionContext& attention,
             ggml_backend_buffer_type_t buffer_type, int rows, int output_rows);
   ~GgmlGraph() override;
 
@@ -64,7 +63,7 @@ class GgmlGraph final : public GraphBuilder {
   ggml_tensor* tensor(Value value) const { return values_[value.id]; }
 
   const std::vector<ggml_tensor*>& weights_;
-  const AttentionContext& attention_;
+  AttentionContext& attention_;
   ggml_backend_buffer_type_t buffer_type_;
   int rows_;
   ContextPtr context_;

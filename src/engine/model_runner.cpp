@@ -1,0 +1,54 @@
+#include "engine/model_runner.h"
+
+#include <algorithm>
+#include <future>
+
+#include "kernels/cpu/ggml_backend.h"
+
+namespace rhapsode::engine {
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& options) {
+  RH_TRY(model::GgufFile file, model::GgufFile::open(options.model));
+  RH_TRY(model::Architecture architecture, model::parse_architecture(file));
+  // The vocabulary takes as long as the weights; both read different parts of the file.
+  auto vocabulary = std::async(std::launch::async, [&] {
+    return text::Tokenizer::load(options.vocabulary.empty() ? options.model : options.vocabulary);
+  });
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(file), std::move(architecture)));
+  runner->kv_shape_ = runner->architecture_.kv_shape(options.kv_type);
+
+  kernels::BackendOptions backend_options;
+  backend_options.threads = options.threads;
+  backend_options.deterministic = options.deterministic;
+  backend_options.layer_times = options.layer_times;
+  backend_options.kv = runner->kv_shape_;
+  backend_options.layers = runner->architecture_.attention;
+  RH_TRY(runner->backend_, kernels::cpu::make_ggml_backend(std::move(backend_options)));
+  RH_TRY(runner->weights_, model::ModelWeights::load(runner->file_, runner->architecture_, options.adapters,
+                                                     *runner->backend_));
+  runner->forward_ =
+      runner->backend_->add_recipe(model::forward_recipe(runner->architecture_, runner->weights_));
+  RH_TRY(runner->tokenizer_, vocabulary.get());
+  if (runner->tokenizer_->size() > runner->architecture_.vocabulary) {
+    return make_error(ErrorKind::kCorrupt, "{}: the vocabulary has {} tokens, the embedding table {}",
+                      options.model.string(), runner->tokenizer_->size(), runner->architecture_.vocabulary);
+  }
+  return runner;
+}
+
+Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& batch) {
+  if (static_cast<int>(batch.tokens.size()) != batch.plan->rows() || batch.tokens.empty()) {
+    return make_error(ErrorKind::kInternal, "a batch of {} tokens with a plan of {} rows", batch.tokens.size(),
+                      batch.plan->rows());
+  }
+  for (int32_t token : batch.tokens) {
+    if (token < 0 || token >= architecture_.vocabulary) {
+      return make_error(ErrorKind::kInvalidArgument, "token id {} is outside the vocabulary of {}", token,
+                        architecture_.vocabulary);
+    }
+  }
+  RH_TRY_STATUS(kernels::validate(*batch.plan, kv_shape_));
+  return backend_->run(batch, forward_);
+}
+
+}  // namespace rhapsode::engine

@@ -1,0 +1,65 @@
+// A loaded model that can be run: file, vocabulary, weights on a back end, and its forward pass.
+//
+// Everything above it (scheduler, bench, verify) evaluates batches of rows through evaluate(); it knows no request.
+// Ownership: keeps the file mapped and the weights alive; sequences' pages belong to a store::PagePool of kv_shape().
+// Threads: evaluate() by one thread at a time; the const functions by any.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/graph.h"
+#include "model/architecture.h"
+#include "model/gguf_file.h"
+#include "model/weights.h"
+#include "text/tokenizer.h"
+
+namespace rhapsode::engine {
+
+struct RunnerOptions {
+  std::filesystem::path model;
+  // The file the vocabulary is read from; empty: the model's own. (A weight copy keeps its original's vocabulary.)
+  std::filesystem::path vocabulary;
+  std::vector<model::Adapter> adapters;
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  int threads = 1;
+  bool deterministic = false;
+  bool layer_times = false;  // for tracing
+};
+
+class ModelRunner {
+ public:
+  // Maps and checks the file, then loads vocabulary and weights. Typical: 0.3 s for 0.5 GB in the page cache.
+  static Result<std::unique_ptr<ModelRunner>> open(const RunnerOptions& options);
+  ModelRunner(const ModelRunner&) = delete;
+  ModelRunner& operator=(const ModelRunner&) = delete;
+
+  // Runs one batch; logits [output_rows][vocabulary], valid until the next call. The plan is validated here.
+  Result<std::span<const float>> evaluate(const kernels::BatchInput& batch);
+  // Rows a pass may have at most; 0: no limit.
+  int most_rows() const { return backend_->fixed_rows(); }
+
+  const model::Architecture& architecture() const { return architecture_; }
+  const model::GgufFile& file() const { return file_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  std::shared_ptr<const text::Tokenizer> shared_tokenizer() const { return tokenizer_; }
+  const kernels::KvShape& kv_shape() const { return kv_shape_; }
+  kernels::Backend& backend() { return *backend_; }
+
+ private:
+  ModelRunner(model::GgufFile file, model::Architecture architecture)
+      : file_(std::move(file)), architecture_(std::move(architecture)) {}
+
+  model::GgufFile file_;
+  model::Architecture architecture_;
+  kernels::KvShape kv_shape_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::unique_ptr<kernels::Backend> backend_;
+  model::ModelWeights weights_;
+  int forward_ = 0;
+};
+
+}  // namespace rhapsode::engine

@@ -1,0 +1,58 @@
+// One request inside the engine, from submit() to its response.
+//
+// Threads: the first block is constant after submit; the second belongs to the scheduler's thread; `cancelled` and the
+// outcome may be touched by any thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/prefix_cache.h"
+#include "engine/sequence.h"
+#include "rhapsode/engine.h"
+#include "text/sampler.h"
+#include "text/stream_decoder.h"
+
+namespace rhapsode::engine {
+
+struct RequestState {
+  RequestState(Request request_in, store::PagePool& pool) : request(std::move(request_in)), sequence(pool) {}
+
+  Request request;
+  std::vector<int32_t> prompt;
+  int64_t id = 0;
+  int context_tokens = 0;
+  PrefixKey prefix_key;
+  int64_t submitted_ns = 0;
+
+  std::vector<int32_t> tokens;  // prompt, then what was generated; after rolling, what is left of both
+  Sequence sequence;            // holds the first sequence.tokens() of them
+  std::unique_ptr<text::Sampler> sampler;
+  text::StreamDecoder decoder;
+  Response response;
+  bool admitted_before = false;
+  bool prefilled = false;
+  int64_t admitted_ns = 0;
+  int64_t first_token_ns = 0;
+
+  int pending() const { return static_cast<int>(tokens.size()) - sequence.tokens(); }
+  bool decoding() const { return prefilled && pending() == 1; }
+
+  std::atomic<bool> cancelled{false};
+
+  void complete(Result<Response> outcome_in) {
+    std::lock_guard lock(mutex);
+    outcome.emplace(std::move(outcome_in));
+    done.notify_all();
+  }
+  std::mutex mutex;
+  std::condition_variable done;
+  std::optional<Result<Response>> outcome;  // guarded by mutex
+};
+
+}  // namespace rhapsode::engine

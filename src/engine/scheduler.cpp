@@ -1,0 +1,345 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/logits.h"
+
+namespace rhapsode::engine {
+
+using kernels::kPageTokens;
+
+namespace {
+
+constexpr size_t kMostRunning = 256;
+constexpr int kLogitRowsAPass = 64;  // bounds the memory of prompt log-probs: rows x vocabulary x 4 bytes
+constexpr int kLeastSharedTokens = 32;
+
+int common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return static_cast<int>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+}  // namespace
+
+Scheduler::Scheduler(ModelRunner& runner, store::PagePool& pool, Tracer& tracer, SchedulerOptions options)
+    : runner_(runner), pool_(pool), tracer_(tracer), options_(options) {
+  if (runner_.most_rows() > 0) options_.batch_tokens = std::min(options_.batch_tokens, runner_.most_rows());
+  worker_ = std::thread([this] { work(); });
+}
+
+Scheduler::~Scheduler() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+void Scheduler::submit(Handle request) {
+  {
+    std::lock_guard lock(mutex_);
+    incoming_.push_back(std::move(request));
+  }
+  changed_.notify_all();
+}
+
+EngineStats Scheduler::stats() const {
+  std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  const store::PagePoolStats pool = pool_.stats();
+  stats.kv_cap_bytes = pool.cap_bytes;
+  stats.kv_used_bytes = pool.used_bytes;
+  stats.page_copies = pool.copies;
+  return stats;
+}
+
+void Scheduler::work() {
+  while (wait_for_work()) {
+    drop_cancelled();
+    admit();
+    Pass pass = build_pass();
+    if (!pass.slices.empty()) run_pass(std::move(pass));
+    std::lock_guard lock(mutex_);
+    stats_.running = static_cast<int>(running_.size());
+    stats_.waiting = static_cast<int>(waiting_.size() + incoming_.size());
+    stats_.kv_cached_bytes = cache_.evictable() * pool_.shape().block_bytes();
+  }
+  for (auto* list : {&waiting_, &incoming_}) {
+    for (const Handle& request : *list) request->cancelled = true;
+  }
+  for (const Handle& request : running_) request->cancelled = true;
+  waiting_.insert(waiting_.end(), incoming_.begin(), incoming_.end());
+  drop_cancelled();
+  cache_.clear();
+}
+
+bool Scheduler::wait_for_work() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopping_ || !incoming_.empty() || !running_.empty() || !waiting_.empty(); });
+  while (!incoming_.empty()) {
+    waiting_.push_back(std::move(incoming_.front()));
+    incoming_.pop_front();
+  }
+  return !stopping_;
+}
+
+void Scheduler::drop_cancelled() {
+  for (size_t i = 0; i < waiting_.size();) {
+    if (!waiting_[i]->cancelled) {
+      ++i;
+      continue;
+    }
+    const Handle request = waiting_[i];
+    waiting_.erase(waiting_.begin() + i);
+    finish(request, FinishReason::kCancelled);
+  }
+  const std::vector<Handle> running = running_;
+  for (const Handle& request : running) {
+    if (request->cancelled) finish(request, FinishReason::kCancelled);
+  }
+}
+
+bool Scheduler::make_room(int blocks) {
+  const store::PagePoolStats pool = pool_.stats();
+  const int free = static_cast<int>(pool.blocks_total - pool.blocks_used);
+  if (free >= blocks) return true;
+  const int evicted = cache_.evict(blocks - free);
+  std::lock_guard lock(mutex_);
+  stats_.evictions += evicted;
+  return free + evicted >= blocks;
+}
+
+// A prompt is worth waiting for when a running request will soon have put more of it into the cache than is there now.
+bool Scheduler::waits_for_prefix(const RequestState& request) const {
+  if (!options_.prefix_cache || request.request.prompt_logprobs) return false;
+  int shared = 0;
+  for (const Handle& other : running_) {
+    if (!other->prefilled && other->prefix_key == request.prefix_key) {
+      shared = std::max(shared, common_length(other->prompt, request.tokens));
+    }
+  }
+  return shared >= cache_.peek(request.prefix_key, request.tokens) + kLeastSharedTokens;
+}
+
+void Scheduler::admit() {
+  for (size_t i = 0; i < waiting_.size() && running_.size() < kMostRunning;) {
+    const Handle request = waiting_[i];
+    if (waits_for_prefix(*request)) {
+      ++i;
+      continue;
+    }
+    if (!try_admit(request)) {
+      if (!running_.empty()) return;  // pages will come back; first come, first served
+      waiting_.erase(waiting_.begin() + i);
+      fail(request, make_error(ErrorKind::kTooLarge,
+                               "the prompt's {} tokens do not fit the KV cap of {} bytes: raise --kv-cap",
+                               request->tokens.size(), pool_.stats().cap_bytes));
+      continue;
+    }
+    waiting_.erase(waiting_.begin() + i);
+    running_.push_back(request);
+  }
+}
+
+bool Scheduler::try_admit(const Handle& handle) {
+  RequestState& request = *handle;
+  PrefixMatch match;
+  if (options_.prefix_cache && !request.request.prompt_logprobs && !request.sequence.renumbered()) {
+    // At least one token is evaluated: the next one is predicted from it.
+    const auto reusable = std::span<const int32_t>(request.tokens).first(request.tokens.size() - 1);
+    match = cache_.lookup(request.prefix_key, reusable, request.sequence);
+  }
+  const int rows = request.pending();
+  if (!make_room(request.sequence.blocks_needed(rows)) || !request.sequence.reserve(rows)) {
+    request.sequence.truncate(0);
+    return false;
+  }
+  if (request.admitted_before) return true;
+  request.admitted_before = true;
+  request.admitted_ns = now_ns();
+  Usage& usage = request.response.usage;
+  usage.cached_tokens = match.tokens;
+  usage.evaluated_tokens = usage.prompt_tokens - match.tokens;
+  request.response.timing.queue_ms = ms_between(request.submitted_ns, request.admitted_ns);
+  tracer_.span("queue", request.submitted_ns, request.admitted_ns, request.id);
+  if (match.tokens + 1 < usage.prompt_tokens && options_.prefix_cache) {
+    const auto& tokenizer = runner_.tokenizer();
+    usage.cache_miss = match.cached_instead < 0
+                           ? fmt::format("nothing cached goes on after token {}", match.tokens)
+                           : fmt::format("first difference at token {}: the prompt has '{}', the cache '{}'",
+                                         match.tokens, tokenizer.piece(request.tokens[match.tokens], true),
+                                         tokenizer.piece(match.cached_instead, true));
+  }
+  std::lock_guard lock(mutex_);
+  stats_.cached_tokens += match.tokens;
+  return true;
+}
+
+void Scheduler::preempt(const Handle& request) {
+  running_.erase(std::find(running_.begin(), running_.end(), request));
+  request->sequence.truncate(0);
+  waiting_.push_front(request);
+  std::lock_guard lock(mutex_);
+  ++stats_.preemptions;
+}
+
+bool Scheduler::reserve_or_preempt(const Handle& request, int rows) {
+  while (true) {
+    if (make_room(request->sequence.blocks_needed(rows)) && request->sequence.reserve(rows)) return true;
+    if (running_.back() == request) return false;
+    preempt(running_.back());
+  }
+}
+
+void Scheduler::roll_if_full(RequestState& request) {
+  if (!request.request.roll_context || static_cast<int>(request.tokens.size()) < request.context_tokens) return;
+  // The first page stays: attention leans on a text's first tokens (StreamingLLM, arXiv 2309.17453).
+  const int pages = std::max(1, request.sequence.pages() / 4);
+  const int dropped = request.sequence.drop_pages(1, pages);
+  request.tokens.erase(request.tokens.begin() + kPageTokens, request.tokens.begin() + kPageTokens + dropped);
+  request.response.usage.rolled_tokens += dropped;
+}
+
+int Scheduler::prefill_budget(bool decodes) const {
+  if (!decodes || row_ms_ <= 0) return options_.batch_tokens;
+  return std::clamp(static_cast<int>(options_.pass_ms / row_ms_), 16, options_.batch_tokens);
+}
+
+void Scheduler::add_slice(const Handle& handle, int rows, Pass& pass) {
+  RequestState& request = *handle;
+  Slice slice{handle, rows, -1, 0};
+  const int begin = request.sequence.tokens();
+  const bool last = rows == request.pending();
+  const bool samples = last && request.request.max_tokens > 0;
+  const bool scores = request.request.prompt_logprobs && !request.prefilled;
+  const int first_row = static_cast<int>(pass.tokens.size());
+  request.sequence.add_to_plan(rows, pass.plan);
+  pass.tokens.insert(pass.tokens.end(), request.tokens.begin() + begin, request.tokens.begin() + begin + rows);
+  if (scores || samples) {
+    slice.first_output = static_cast<int>(pass.output_rows.size());
+    slice.outputs = scores ? rows : 1;
+    for (int row = rows - slice.outputs; row < rows; ++row) pass.output_rows.push_back(first_row + row);
+  }
+  (request.prefilled ? pass.decodes : pass.prefills) = true;
+  pass.slices.push_back(std::move(slice));
+}
+
+Scheduler::Pass Scheduler::build_pass() {
+  Pass pass;
+  const std::vector<Handle> candidates = running_;
+  for (const Handle& request : candidates) {
+    const bool running = std::find(running_.begin(), running_.end(), request) != running_.end();
+    if (!running || !request->decoding() || static_cast<int>(pass.tokens.size()) >= options_.batch_tokens) continue;
+    roll_if_full(*request);
+    // Only younger requests give way, and those come later in this order, so none in the pass loses its pages.
+    // The youngest may itself have to; a lone request that fills the whole pool ends here.
+    if (reserve_or_preempt(request, 1)) {
+      add_slice(request, 1, pass);
+    } else if (running_.size() == 1) {
+      finish(request, FinishReason::kContext);
+    } else {
+      preempt(request);
+    }
+  }
+  int budget = std::min(prefill_budget(pass.decodes),
+                        options_.batch_tokens - static_cast<int>(pass.tokens.size()));
+  const std::vector<Handle> prefilling = running_;
+  for (const Handle& request : prefilling) {
+    if (budget <= 0) break;
+    if (request->decoding()) continue;
+    int rows = std::min(budget, request->pending());
+    if (request->request.prompt_logprobs) rows = std::min(rows, kLogitRowsAPass);
+    add_slice(request, rows, pass);
+    budget -= rows;
+  }
+  return pass;
+}
+
+void Scheduler::run_pass(Pass pass) {
+  const int64_t begin = now_ns();
+  kernels::BatchInput batch{pass.tokens, &pass.plan, pass.output_rows};
+  auto result = runner_.evaluate(batch);
+  const int64_t end = now_ns();
+  if (!result.ok()) {
+    for (const Slice& slice : pass.slices) fail(slice.request, result.error());
+    return;
+  }
+  note_pass(pass, begin, end);
+  for (const Slice& slice : pass.slices) {
+    after_slice(slice, result.value(), ms_between(begin, end));
+  }
+}
+
+void Scheduler::note_pass(const Pass& pass, int64_t begin_ns, int64_t end_ns) {
+  const int rows = static_cast<int>(pass.tokens.size());
+  if (pass.prefills && rows >= 16) {
+    const double row_ms = ms_between(begin_ns, end_ns) / rows;
+    row_ms_ = row_ms_ > 0 ? 0.7 * row_ms_ + 0.3 * row_ms : row_ms;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    stats_.passes += 1;
+    stats_.rows += rows;
+  }
+  if (!tracer_.enabled()) return;
+  const char* name = pass.prefills ? (pass.decodes ? "mixed pass" : "prefill pass") : "decode pass";
+  tracer_.span(name, begin_ns, end_ns, 0,
+               {{"rows", rows}, {"sequences", static_cast<int64_t>(pass.slices.size())}});
+  for (const kernels::LayerSpan& span : runner_.backend().layer_spans()) {
+    tracer_.span("layers", span.begin_ns, span.end_ns, 0, {{"first", span.first}, {"last", span.last}});
+  }
+  for (const Slice& slice : pass.slices) {
+    tracer_.span(slice.request->prefilled ? "decode" : "prefill", begin_ns, end_ns, slice.request->id,
+                 {{"rows", slice.rows}});
+  }
+}
+
+void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, double pass_ms) {
+  RequestState& request = *slice.request;
+  const size_t vocabulary = runner_.architecture().vocabulary;
+  request.sequence.commit(slice.rows);
+  StageTimes& timing = request.response.timing;
+  (request.prefilled ? timing.decode_ms : timing.prefill_ms) += pass_ms;
+  if (slice.first_output >= 0) logits = logits.subspan(slice.first_output * vocabulary, slice.outputs * vocabulary);
+  if (request.request.prompt_logprobs && !request.prefilled) {
+    if (Status kept = keep_prompt_logprobs(request, slice, logits); !kept.ok()) return fail(slice.request, kept.error());
+  }
+  if (request.pending() > 0) return;
+  if (!request.prefilled) {
+    request.prefilled = true;
+    cache_sequence(request, !waiting_.empty());
+  }
+  if (request.request.max_tokens == 0) return finish(slice.request, FinishReason::kLength);
+  const int64_t begin = now_ns();
+  const Status sampled = sample_next(request, logits.last(vocabulary));
+  const int64_t end = now_ns();
+  timing.sample_ms += ms_between(begin, end);
+  tracer_.span("sample", begin, end, request.id);
+  if (!sampled.ok()) return fail(slice.request, sampled.error());
+
+  const int32_t token = request.response.tokens.back().token;
+  const text::Tokenizer& tokenizer = runner_.tokenizer();
+  if (!request.request.ignore_end && tokenizer.is_end_of_generation(token)) {
+    return finish(slice.request, FinishReason::kEnd);
+  }
+  if (!emit(request, request.decoder.feed(tokenizer.piece(token)))) {
+    return finish(slice.request, FinishReason::kCancelled);
+  }
+  if (request.decoder.stopped()) return finish(slice.request, FinishReason::kStopString);
+  if (static_cast<int>(request.response.tokens.size()) >= request.request.max_tokens) {
+    return finish(slice.request, FinishReason::kLength);
+  }
+  const bool full = static_cast<int>(request.tokens.size()) >= request.context_tokens;
+  if (full && !request.request.roll_context) finish(slice.request, FinishReason::kContext);
+}
+
+void Scheduler::cache_sequence(RequestState& request, bool whole) {
+  if (!options_.prefix_cache || request.sequence.tokens() == 0) return;
+  int tokens = request.sequence.tokens();
+  // A last page that is still being filled is shared only when somebody may want it: sharing makes its owner copy it.
+  if (!whole) tokens -= tokens % kPageTokens;
+  cache_.insert(request.prefix_key, std::span<const int32_t>(request.tokens).first(tokens), request.sequence);
+}
+
+}  // namespace rhapsode::engine

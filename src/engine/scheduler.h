@@ -1,0 +1,101 @@
+// The scheduler: one worker thread that runs passes over every request in flight (continuous batching).
+//
+// A pass takes the next token of every decoding request and fills the rest of its rows with chunks of prompts. While
+// somebody is decoding, chunks shrink so that a pass stays near options.pass_ms (case V4). Admission is first come, first
+// served by free KV pages; a request whose prompt starts like one that is being prefilled waits for that prefix instead
+// of computing it twice. When the pool is full, unused prefix-cache pages go first; then the youngest request is put back
+// into the queue and later continues where it was.
+// Threads: submit() and stats() from any thread; everything else on the worker.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/trace.h"
+#include "engine/model_runner.h"
+#include "engine/request_state.h"
+
+namespace rhapsode::engine {
+
+struct SchedulerOptions {
+  int batch_tokens = 512;
+  int pass_ms = 250;
+  bool prefix_cache = true;
+};
+
+class Scheduler {
+ public:
+  using Handle = std::shared_ptr<RequestState>;
+
+  Scheduler(ModelRunner& runner, store::PagePool& pool, Tracer& tracer, SchedulerOptions options);
+  ~Scheduler();  // cancels what is in flight and joins the worker
+
+  void submit(Handle request);
+  EngineStats stats() const;
+
+ private:
+  // The share of one request in a pass.
+  struct Slice {
+    Handle request;
+    int rows = 0;
+    int first_output = -1;  // index of its first output row; -1: none
+    int outputs = 0;
+  };
+  struct Pass {
+    std::vector<Slice> slices;
+    kernels::BatchPlan plan;
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> output_rows;
+    bool decodes = false;
+    bool prefills = false;
+  };
+
+  void work();
+  bool wait_for_work();
+  void drop_cancelled();
+  void admit();
+  bool try_admit(const Handle& request);
+  bool waits_for_prefix(const RequestState& request) const;
+  bool make_room(int blocks);
+  bool reserve_or_preempt(const Handle& request, int rows);
+  void preempt(const Handle& request);
+  void roll_if_full(RequestState& request);
+
+  Pass build_pass();
+  void add_slice(const Handle& request, int rows, Pass& pass);
+  int prefill_budget(bool decodes) const;
+  void run_pass(Pass pass);
+  void note_pass(const Pass& pass, int64_t begin_ns, int64_t end_ns);
+  void after_slice(const Slice& slice, std::span<const float> logits, double pass_ms);
+  Status sample_next(RequestState& request, std::span<const float> row);
+  Status keep_prompt_logprobs(RequestState& request, const Slice& slice, std::span<const float> logits);
+  bool emit(RequestState& request, std::string_view text);
+  void finish(const Handle& request, FinishReason reason);
+  void fail(const Handle& request, Error error);
+  void retire(const Handle& request);
+  void cache_sequence(RequestState& request, bool whole);
+
+  ModelRunner& runner_;
+  store::PagePool& pool_;
+  Tracer& tracer_;
+  SchedulerOptions options_;
+
+  // Worker's own.
+  PrefixCache cache_;
+  std::deque<Handle> waiting_;
+  std::vector<Handle> running_;  // in order of admission
+  double row_ms_ = 0.0;          // running mean of a prefill row's time
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Handle> incoming_;  // guarded by mutex_
+  bool stopping_ = false;        // guarded by mutex_
+  EngineStats stats_;            // guarded by mutex_
+  std::thread worker_;
+};
+
+}  // namespace rhapsode::engine

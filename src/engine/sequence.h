@@ -1,0 +1,62 @@
+// A sequence: the tokens one request has in KV, as an ordered list of pinned pages.
+//
+// Pages fill front to back; every one but the last is full. Appending is three steps: reserve() makes room (allocating,
+// and copying a last page that is shared), add_to_plan() writes the rows into a batch, commit() counts them once the pass
+// has run. fork() shares every page and copies nothing; the first side that appends copies the last page if it is partly
+// filled (copy-on-write).
+// Positions: page i is read at shift_i; dropping pages from the middle only lowers the shifts of those behind, so a
+// conversation of any length stays inside the trained range (design: "long lives").
+// Threads: one at a time. Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/context_plan.h"
+#include "store/page_pool.h"
+
+namespace rhapsode::engine {
+
+class Sequence {
+ public:
+  explicit Sequence(store::PagePool& pool) : pool_(&pool) {}
+  Sequence(Sequence&&) noexcept = default;
+  Sequence& operator=(Sequence&&) noexcept = default;
+
+  // Tokens in KV.
+  int tokens() const { return tokens_; }
+  int pages() const { return static_cast<int>(entries_.size()); }
+  const store::PagePin& page(int index) const { return entries_[index].pin; }
+  bool renumbered() const { return renumbered_; }
+
+  // Blocks that reserve(rows) would have to take from the pool.
+  int blocks_needed(int rows) const;
+  // Makes room for `rows` more tokens; false when the pool has no block left (what was made stays reserved).
+  bool reserve(int rows);
+  // Appends `rows` rows at the next positions to a batch. They must be reserved.
+  void add_to_plan(int rows, kernels::BatchPlan& plan) const;
+  void commit(int rows);
+
+  Sequence fork() const;
+  // Takes over the first `slots` slots of a page computed as continuation of what is here (a prefix-cache hit).
+  void adopt(store::PagePin pin, int slots);
+  // Forgets the last tokens, so that `tokens` remain.
+  void truncate(int tokens);
+  // Drops `count` full pages starting at page `first` and closes the gap in positions. Returns the tokens dropped.
+  int drop_pages(int first, int count);
+
+ private:
+  struct Entry {
+    store::PagePin pin;
+    int32_t shift = 0;
+    int32_t slots = 0;  // filled slots that belong to this sequence
+  };
+
+  store::PagePool* pool_;
+  std::vector<Entry> entries_;  // the tail may hold reserved entries without slots
+  int tokens_ = 0;
+  bool renumbered_ = false;
+};
+
+}  // namespace rhapsode::engine
