@@ -27,6 +27,8 @@ function(rhapsode_test name)
   include(GoogleTest)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE
+    RHAPSODE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" RHAPSODE_TEST_DATA="${CMAKE_BINARY_DIR}/tests/data")
   target_link_libraries(${name} PRIVATE rhapsode rhapsode_flags GTest::gmock GTest::gtest_main ${ARG_LIBS})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
 endfunction()
