@@ -23,7 +23,7 @@ explain_failure() {  # WHAT LOG
   elif grep -q 'DO NOT MATCH THE HASHES' "$log"; then
     fail "$what failed because a downloaded package is not the pinned one: do not use it, and see $log."
   fi
-  tail -n 15 "$log" >&2
+  grep -E '(error|Error):? ' "$log" | tail -n 20 >&2 || tail -n 15 "$log" >&2
   fail "$what failed; the last lines are above and the whole log is $log."
 }
 
