@@ -19,7 +19,12 @@ find_package(llama REQUIRED)
 # Headers of libllama-common (chat templates): they are not installed by the wheel, so setup takes them out of the
 # same pinned source archive.
 set(RHAPSODE_LLAMA_COMMON_HEADERS ${CMAKE_SOURCE_DIR}/.deps/llama-common CACHE PATH "common/ headers of the pinned llama.cpp")
-find_library(RHAPSODE_LLAMA_COMMON_LIBRARY llama-common HINTS ${RHAPSODE_LLAMA_PREFIX}/lib NO_DEFAULT_PATH REQUIRED)
+find_library(RHAPSODE_LLAMA_COMMON_FILE llama-common HINTS ${RHAPSODE_LLAMA_PREFIX}/lib NO_DEFAULT_PATH REQUIRED)
+# A target, so that the installed package can name it without a path of this machine.
+set(RHAPSODE_LLAMA_COMMON_LIBRARY rhapsode_llama_common)
+add_library(rhapsode_llama_common UNKNOWN IMPORTED)
+set_target_properties(rhapsode_llama_common PROPERTIES
+  IMPORTED_LOCATION ${RHAPSODE_LLAMA_COMMON_FILE} INTERFACE_LINK_LIBRARIES llama)
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
