@@ -1,18 +1,21 @@
 // attend on the CPU: the meaning of reference/attend.cpp, vectorised with Highway.
 //
-// A batch runs in phases; a graph makes each phase of each layer one node, with a barrier of all threads between nodes:
-//   begin()    once a batch, on the host: prepares rope rows, cuts every (sequence, KV head) into row blocks and page
+// A batch runs in phases; a graph makes each phase of each layer one node, with a barrier of all threads
+// between nodes:
+//   begin()    once a batch, on the host: prepares rope rows, cuts every (sequence, KV head) into row blocks
+//   and page
 //              partitions, sizes the workspace. Phases allocate nothing.
-//   write()    rotates and stores each thread's share of the new K and V rows; thread 0 resets the work counter.
-//   attend()   threads take (row block x partition) items off a shared counter, longest first.
-//   combine()  merges split items in canonical order and normalises. Does nothing for items that were not split.
-//   mass()     optional, after combine(): a second pass over the keys that sums probabilities per page reference and slot.
-// Deterministic: the partition is fixed by page index, whatever the batch, chunk or thread count, and rows that are not
-// split are computed as if they were, so equal inputs give equal bytes (correctness ladder, rung 2). Otherwise the
-// partition follows the amount of work and the number of threads.
-// Instruction set: chosen at run time by Highway; see attend_target() and force_attend_target().
-// Threads: begin() alone; a phase by nth threads at once, every thread with its own ith.
-// Cost: begin() O(rows + references); write() O(rows * kv_heads * head_dim); attend() two dot products a visible pair.
+//   write()    rotates and stores each thread's share of the new K and V rows; thread 0 resets the work
+//   counter. attend()   threads take (row block x partition) items off a shared counter, longest first.
+//   combine()  merges split items in canonical order and normalises. Does nothing for items that were not
+//   split. mass()     optional, after combine(): a second pass over the keys that sums probabilities per page
+//   reference and slot.
+// Deterministic: the partition is fixed by page index, whatever the batch, chunk or thread count, and rows
+// that are not split are computed as if they were, so equal inputs give equal bytes (correctness ladder, rung
+// 2). Otherwise the partition follows the amount of work and the number of threads. Instruction set: chosen
+// at run time by Highway; see attend_target() and force_attend_target(). Threads: begin() alone; a phase by
+// nth threads at once, every thread with its own ith. Cost: begin() O(rows + references); write() O(rows *
+// kv_heads * head_dim); attend() two dot products a visible pair.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +64,8 @@ class CpuAttention {
 
   // Of the last layer that ran: [rows][heads].
   std::span<const float> lse() const;
-  // Summed over heads, rows and all layers since begin(): [references] and [references][64] of a sequence's shared list.
+  // Summed over heads, rows and all layers since begin(): [references] and [references][64] of a sequence's
+  // shared list.
   std::span<const double> mass_per_reference(int sequence) const;
   std::span<const double> mass_per_token(int sequence) const;
 

@@ -1,0 +1,572 @@
+// Sizeless vectors cannot be held in register blocks (arrays); SSSE3 machines take the next lower path.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
+#define HWY_WANT_AVX3_DL
+
+#include "kernels/cpu/attend_kernels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/attend.h"
+#include "kernels/element.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attend_kernels.cpp"
+#include "hwy/foreach_target.h"
+// foreach_target comes before the other per-target headers.
+#include "hwy/highway.h"
+#include "kernels/cpu/attend_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rhapsode::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr int kWideRows = 12;  // above it a page is widened to f32 once instead of by every register block
+constexpr int kRowVectors = kPageTokens / kLanes;
+// A register block holds kRegisterRows x kRegisterVectors sums: as many as the registers of the target allow.
+constexpr int kRegisterVectors = kLanes == 8 ? 2 : 4;
+constexpr int kRegisterRows = kLanes < 8 && HWY_ARCH_X86 ? 2 : 6;
+constexpr int kRegisterSpan = kRegisterVectors * kLanes;
+
+// Slots that some row of the block sees, as runs of neighbours.
+struct Runs {
+  int count = 0;
+  int begin[kPageTokens / 2];
+  int end[kPageTokens / 2];
+};
+
+Runs find_runs(uint64_t slots) {
+  Runs runs;
+  int base = 0;
+  while (slots != 0) {
+    const int gap = std::countr_zero(slots);
+    slots >>= gap;
+    const int length = std::countr_one(slots);
+    runs.begin[runs.count] = base + gap;
+    runs.end[runs.count++] = base + gap + length;
+    base += gap + length;
+    slots = length == kPageTokens ? 0 : slots >> length;
+  }
+  return runs;
+}
+
+// One page of one KV head, ready to be read.
+struct PageTask {
+  int rows = 0;
+  int head_dim = 0;
+  uint64_t visible = 0;  // to any row
+  const float* k_scale = nullptr;
+  const float* v_scale = nullptr;
+  float soft_cap = 0.0f;
+  bool uniform = false;  // every row sees exactly `visible`
+};
+
+// scores[r][slots of `vectors` vectors] = q[r] . k, each score one chain of multiply-adds over the
+// dimensions.
+template <int kRows, int kVectors, class Type>
+HWY_INLINE void multiply_keys(const float* HWY_RESTRICT q, int d,
+                              const typename Type::Storage* HWY_RESTRICT k, float* HWY_RESTRICT scores) {
+  const FloatTag f;
+  constexpr int kPerGroup = kKeyGroup / kLanes;
+  Float sums[kRows][kVectors];
+  for (auto& row : sums) {
+    for (Float& sum : row) sum = hn::Zero(f);
+  }
+  for (int i = 0; i < d; ++i) {
+    Float keys[kVectors];
+    for (int j = 0; j < kVectors; ++j) {
+      keys[j] = load(Type(), k + (j / kPerGroup) * d * kKeyGroup + i * kKeyGroup + (j % kPerGroup) * kLanes);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Float query = hn::Set(f, q[r * d + i]);
+      for (int j = 0; j < kVectors; ++j) sums[r][j] = hn::MulAdd(query, keys[j], sums[r][j]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[r][j], f, scores + r * kPageTokens + j * kLanes);
+  }
+}
+
+// out[r][columns] = out * rescale[r] + sum over the runs of weights[r][t] v[t], in slot order.
+template <int kRows, int kVectors, class Type>
+HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const float* HWY_RESTRICT rescale, int d,
+                           const typename Type::Storage* HWY_RESTRICT v, const Runs& runs,
+                           float* HWY_RESTRICT out) {
+  const FloatTag f;
+  Float sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    const Float factor = hn::Set(f, rescale[r]);
+    for (int j = 0; j < kVectors; ++j) sums[r][j] = hn::Mul(factor, hn::LoadU(f, out + r * d + j * kLanes));
+  }
+  for (int run = 0; run < runs.count; ++run) {
+    for (int t = runs.begin[run]; t < runs.end[run]; ++t) {
+      Float values[kVectors];
+      for (int j = 0; j < kVectors; ++j) values[j] = load(Type(), v + t * d + j * kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const Float weight = hn::Set(f, weights[r * kPageTokens + t]);
+        for (int j = 0; j < kVectors; ++j) sums[r][j] = hn::MulAdd(weight, values[j], sums[r][j]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[r][j], f, out + r * d + j * kLanes);
+  }
+}
+
+template <int kRows, class Type>
+void key_rows(const PageTask& page, const float* q, const typename Type::Storage* k, float* scores) {
+  const int d = page.head_dim;
+  if (kRegisterSpan == kPageTokens && std::countl_zero(page.visible) < kKeyGroup) {
+    return multiply_keys<kRows, kRegisterVectors, Type>(q, d, k, scores);
+  }
+  for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
+    if ((page.visible >> slot & 0xffffu) == 0) continue;
+    multiply_keys<kRows, kKeyGroup / kLanes, Type>(q, d, k + slot * d, scores + slot);
+  }
+}
+
+template <int kRows, class Type>
+void value_rows(const PageTask& page, const Runs& runs, const float* weights, const float* rescale,
+                const typename Type::Storage* v, float* out) {
+  const int d = page.head_dim;
+  int column = 0;
+  for (; column + kRegisterSpan <= d; column += kRegisterSpan) {
+    add_values<kRows, kRegisterVectors, Type>(weights, rescale, d, v + column, runs, out + column);
+  }
+  for (; column < d; column += kKeyGroup) {
+    add_values<kRows, kKeyGroup / kLanes, Type>(weights, rescale, d, v + column, runs, out + column);
+  }
+}
+
+// Calls function.template operator()<rows>() for 1 to kRegisterRows rows.
+template <int kRows = kRegisterRows, class Function>
+HWY_INLINE void with_rows(int rows, const Function& function) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return with_rows<kRows - 1>(rows, function);
+  }
+  function(std::integral_constant<int, kRows>());
+}
+
+// Splits rows into register blocks of nearly equal height.
+template <class Function>
+HWY_INLINE void for_register_blocks(int rows, const Function& function) {
+  const int blocks = (rows + kRegisterRows - 1) / kRegisterRows;
+  const int height = (rows + blocks - 1) / blocks;
+  for (int row = 0; row < rows; row += height) {
+    with_rows(std::min(height, rows - row), [&](auto count) { function(row, count); });
+  }
+}
+
+HWY_INLINE hn::Mask<FloatTag> mask_of(uint64_t slots, int vector) {
+  const uint64_t bits = slots >> (vector * kLanes);
+  uint8_t bytes[8];
+  std::memcpy(bytes, &bits, sizeof(bytes));
+  return hn::LoadMaskBits(FloatTag(), bytes);
+}
+
+// Final scores of one row in base 2: int8 scales and the soft cap applied.
+HWY_INLINE Float final_score(const PageTask& page, const float* scores, int vector) {
+  const FloatTag f;
+  Float score = hn::LoadU(f, scores + vector * kLanes);
+  if (page.k_scale) score = hn::Mul(score, hn::LoadU(f, page.k_scale + vector * kLanes));
+  if (page.soft_cap > 0) score = hn::Mul(tanh_of_scaled(score), hn::Set(f, page.soft_cap * kLog2E));
+  return score;
+}
+
+// Turns the scores of one row into weights 2^(score - max), raises max where needed, and adds to the row's
+// sums. Returns what the row's earlier output must be multiplied with.
+HWY_INLINE float soften_row(const PageTask& page, uint64_t visible, float* HWY_RESTRICT weights, float& max,
+                            float* HWY_RESTRICT lanes) {
+  const FloatTag f;
+  Float scores[kRowVectors];
+  Float highest = hn::Set(f, kMinusInfinity);
+  for (int j = 0; j < kRowVectors; ++j) {
+    scores[j] =
+        hn::IfThenElse(mask_of(visible, j), final_score(page, weights, j), hn::Set(f, kMinusInfinity));
+    highest = hn::Max(highest, scores[j]);
+  }
+  float rescale = 1.0f;
+  Float sum = hn::LoadU(f, lanes);
+  if (!hn::AllFalse(f, hn::Gt(highest, hn::Set(f, max)))) {
+    const float raised = hn::GetLane(hn::MaxOfLanes(f, highest));
+    const Float drop = hn::Set(f, max - raised);
+    const Float factor = hn::IfThenElseZero(hn::Ge(drop, hn::Set(f, -126.0f)), exp2(drop));
+    sum = hn::Mul(sum, factor);
+    rescale = hn::GetLane(factor);
+    max = raised;
+  }
+  const Float base = hn::Set(f, max == kMinusInfinity ? 0.0f : max);
+  for (int j = 0; j < kRowVectors; ++j) {
+    const Float x = hn::Sub(scores[j], base);
+    Float weight = hn::IfThenElseZero(hn::Ge(x, hn::Set(f, -126.0f)), exp2(x));
+    sum = hn::Add(sum, weight);
+    if (page.v_scale) {
+      weight =
+          hn::IfThenElseZero(mask_of(visible, j), hn::Mul(weight, hn::LoadU(f, page.v_scale + j * kLanes)));
+    }
+    hn::StoreU(weight, f, weights + j * kLanes);
+  }
+  hn::StoreU(sum, f, lanes);
+  return rescale;
+}
+
+template <class Type>
+void multiply_page(const PageTask& page, const typename Type::Storage* k, const Scratch& scratch) {
+  for_register_blocks(page.rows, [&](int row, auto count) {
+    key_rows<count, Type>(page, scratch.q + row * page.head_dim, k, scratch.weights + row * kPageTokens);
+  });
+}
+
+template <class Type>
+void attend_page(const PageTask& page, const typename Type::Storage* k, const typename Type::Storage* v,
+                 const Scratch& scratch, const BlockState& state) {
+  multiply_page<Type>(page, k, scratch);
+  for (int r = 0; r < page.rows; ++r) {
+    float* weights = scratch.weights + r * kPageTokens;
+    const uint64_t visible = page.uniform ? page.visible : scratch.visible[r];
+    scratch.rescale[r] = soften_row(page, visible, weights, state.max[r], scratch.lanes + r * kKeyGroup);
+  }
+  const Runs runs = find_runs(page.visible);
+  for_register_blocks(page.rows, [&](int row, auto count) {
+    value_rows<count, Type>(page, runs, scratch.weights + row * kPageTokens, scratch.rescale + row, v,
+                            state.out + row * page.head_dim);
+  });
+}
+
+// Rotates one head by the angles of `position` and multiplies it with `factor`.
+void rotate_head(const RopeTable& rope, const float* in, int d, int32_t position, float factor,
+                 float* HWY_RESTRICT out) {
+  const FloatTag f;
+  const int pairs = rope.spec().dimensions / 2;
+  const float* cosines = pairs > 0 ? rope.row(position) : nullptr;
+  const float* sines = cosines + pairs;
+  const bool adjacent = rope.spec().pairing == RopePairing::kAdjacent;
+  const Float scale = hn::Set(f, factor);
+  int pair = 0;
+  for (; pair + kLanes <= pairs; pair += kLanes) {
+    const Float cosine = hn::Mul(scale, hn::LoadU(f, cosines + pair));
+    const Float sine = hn::Mul(scale, hn::LoadU(f, sines + pair));
+    Float a = hn::LoadU(f, in + pair);
+    Float b = hn::LoadU(f, in + pair + pairs);
+    if (adjacent) hn::LoadInterleaved2(f, in + 2 * pair, a, b);
+    const Float first = hn::NegMulAdd(b, sine, hn::Mul(a, cosine));
+    const Float second = hn::MulAdd(a, sine, hn::Mul(b, cosine));
+    if (adjacent) {
+      hn::StoreInterleaved2(first, second, f, out + 2 * pair);
+    } else {
+      hn::StoreU(first, f, out + pair);
+      hn::StoreU(second, f, out + pair + pairs);
+    }
+  }
+  for (; pair < pairs; ++pair) {
+    const int first = adjacent ? 2 * pair : pair;
+    const int second = adjacent ? 2 * pair + 1 : pair + pairs;
+    const float a = in[first];
+    const float b = in[second];
+    out[first] = (a * cosines[pair] - b * sines[pair]) * factor;
+    out[second] = (a * sines[pair] + b * cosines[pair]) * factor;
+  }
+  for (int i = 2 * pairs; i < d; ++i) out[i] = in[i] * factor;
+}
+
+void rotate_block(const BlockTask& task, int32_t shift, float* q) {
+  const AttendSite& site = *task.site;
+  const int d = task.shape->head_dim;
+  const float factor = site.soft_cap > 0 ? 2.0f * kLog2E * site.scale / site.soft_cap : kLog2E * site.scale;
+  for (int r = 0; r < task.rows->count; ++r) {
+    rotate_head(*site.rope, task.rows->q[r], d, task.rows->positions[r] - shift, factor, q + r * d);
+  }
+}
+
+// Works out which rows see what; visible = 0 if nobody sees anything.
+PageTask look_at_page(const BlockTask& task, const ResolvedReference& resolved, uint64_t* visible) {
+  const BlockRows& rows = *task.rows;
+  const int32_t window = task.site->window;
+  PageTask page{rows.count, task.shape->head_dim, 0, nullptr, nullptr, task.site->soft_cap, false};
+  if (!may_see(resolved, rows.lowest, rows.highest, window)) return page;
+  if (all_see(resolved, rows.lowest, rows.highest, window)) {
+    page.visible = resolved.reference.mask;
+    page.uniform = true;
+    return page;
+  }
+  for (int r = 0; r < rows.count; ++r) {
+    if (r > 0 && rows.positions[r] == rows.positions[r - 1]) {
+      visible[r] = visible[r - 1];
+    } else {
+      visible[r] = visible_slots(resolved.reference, kPageTokens, rows.positions[r], window);
+    }
+    page.visible |= visible[r];
+  }
+  return page;
+}
+
+template <class Type>
+void widen_page(const PageTask& page, const typename Type::Storage* k, const typename Type::Storage* v,
+                const Scratch& scratch) {
+  const FloatTag f;
+  const int group = page.head_dim * kKeyGroup;
+  for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
+    if ((page.visible >> slot & 0xffffu) == 0) continue;
+    const int begin = slot * page.head_dim;
+    for (int i = begin; i < begin + group; i += kLanes) {
+      hn::StoreU(load(Type(), k + i), f, scratch.k + i);
+      hn::StoreU(load(Type(), v + i), f, scratch.v + i);
+    }
+  }
+}
+
+template <class Type>
+void attend_pages(const BlockTask& task, const Scratch& scratch, const BlockState& state) {
+  using Storage = typename Type::Storage;
+  const bool wide = task.rows->count > kWideRows && !std::is_same_v<Type, F32>;
+  const PageReference* rotated = nullptr;
+  for (const ResolvedReference& resolved : task.references) {
+    PageTask page = look_at_page(task, resolved, scratch.visible);
+    if (page.visible == 0) continue;
+    if (rotated == nullptr || rotated->shift != resolved.reference.shift) {
+      rotate_block(task, resolved.reference.shift, scratch.q);
+      rotated = &resolved.reference;
+    }
+    const PageHeadView view =
+        page_head(*task.shape, *resolved.reference.page, task.site->layer, task.kv_head);
+    page.k_scale = view.k_scale;
+    page.v_scale = view.v_scale;
+    const auto* k = reinterpret_cast<const Storage*>(view.k);
+    const auto* v = reinterpret_cast<const Storage*>(view.v);
+    if (wide) {
+      widen_page<Type>(page, k, v, scratch);
+      attend_page<F32>(page, scratch.k, scratch.v, scratch, state);
+    } else {
+      attend_page<Type>(page, k, v, scratch, state);
+    }
+  }
+}
+
+void attend(const BlockTask& task, const Scratch& scratch, const BlockState& state) {
+  const FloatTag f;
+  const int rows = task.rows->count;
+  const int d = task.shape->head_dim;
+  std::fill_n(state.max, rows, kMinusInfinity);
+  std::fill_n(scratch.lanes, rows * kKeyGroup, 0.0f);
+  std::fill_n(state.out, rows * d, 0.0f);
+  switch (task.shape->type) {
+    case KvType::kF32:
+      attend_pages<F32>(task, scratch, state);
+      break;
+    case KvType::kF16:
+      attend_pages<F16>(task, scratch, state);
+      break;
+    case KvType::kBF16:
+      attend_pages<BF16>(task, scratch, state);
+      break;
+    case KvType::kI8:
+      attend_pages<I8>(task, scratch, state);
+      break;
+  }
+  for (int r = 0; r < rows; ++r) {
+    state.sum[r] = hn::GetLane(hn::SumOfLanes(f, hn::LoadU(f, scratch.lanes + r * kKeyGroup)));
+  }
+}
+
+void fold(const BlockState& into, const BlockState& part, int rows, int d) {
+  const FloatTag f;
+  for (int r = 0; r < rows; ++r) {
+    if (part.sum[r] == 0.0f) continue;
+    float* out = into.out + r * d;
+    const float* other = part.out + r * d;
+    if (into.sum[r] == 0.0f) {
+      into.max[r] = part.max[r];
+      into.sum[r] = part.sum[r];
+      std::copy_n(other, d, out);
+      continue;
+    }
+    const float max = std::max(into.max[r], part.max[r]);
+    const float keep = std::exp2(into.max[r] - max);
+    const float add = std::exp2(part.max[r] - max);
+    into.max[r] = max;
+    into.sum[r] = into.sum[r] * keep + part.sum[r] * add;
+    for (int i = 0; i < d; i += kLanes) {
+      const Float kept = hn::Mul(hn::LoadU(f, out + i), hn::Set(f, keep));
+      hn::StoreU(hn::MulAdd(hn::LoadU(f, other + i), hn::Set(f, add), kept), f, out + i);
+    }
+  }
+}
+
+void finish(const BlockState& state, const BlockRows& rows, int d) {
+  const FloatTag f;
+  for (int r = 0; r < rows.count; ++r) {
+    const float sum = state.sum[r];
+    const Float factor = hn::Set(f, sum == 0.0f ? 0.0f : 1.0f / sum);
+    for (int i = 0; i < d; i += kLanes) {
+      // Adding zero makes -0 into 0: which of them a masked slot leaves behind is an accident of the block.
+      const Float value = hn::MulAdd(hn::LoadU(f, state.out + r * d + i), factor, hn::Zero(f));
+      hn::StoreU(value, f, rows.out[r] + i);
+    }
+    if (rows.lse[r]) *rows.lse[r] = sum == 0.0f ? kMinusInfinity : state.max[r] / kLog2E + std::log(sum);
+  }
+}
+
+template <class Type>
+void mass_pages(const BlockTask& task, const Scratch& scratch, double* mass) {
+  const FloatTag f;
+  const PageReference* rotated = nullptr;
+  for (size_t index = 0; index < task.references.size(); ++index) {
+    const ResolvedReference& resolved = task.references[index];
+    PageTask page = look_at_page(task, resolved, scratch.visible);
+    if (page.visible == 0) continue;
+    if (rotated == nullptr || rotated->shift != resolved.reference.shift) {
+      rotate_block(task, resolved.reference.shift, scratch.q);
+      rotated = &resolved.reference;
+    }
+    const PageHeadView view =
+        page_head(*task.shape, *resolved.reference.page, task.site->layer, task.kv_head);
+    page.k_scale = view.k_scale;
+    multiply_page<Type>(page, reinterpret_cast<const typename Type::Storage*>(view.k), scratch);
+    std::fill_n(scratch.row, kPageTokens, 0.0f);
+    for (int r = 0; r < page.rows; ++r) {
+      const uint64_t visible = page.uniform ? page.visible : scratch.visible[r];
+      const Float lse = hn::Set(f, *task.rows->lse[r] * kLog2E);
+      for (int j = 0; visible != 0 && j < kRowVectors; ++j) {
+        const Float x =
+            hn::Min(hn::Sub(final_score(page, scratch.weights + r * kPageTokens, j), lse), hn::Zero(f));
+        const auto counts = hn::And(mask_of(visible, j), hn::Ge(x, hn::Set(f, -126.0f)));
+        float* sum = scratch.row + j * kLanes;
+        hn::StoreU(hn::Add(hn::LoadU(f, sum), hn::IfThenElseZero(counts, exp2(x))), f, sum);
+      }
+    }
+    for (int slot = 0; slot < kPageTokens; ++slot) {
+      mass[index * kPageTokens + static_cast<size_t>(slot)] += scratch.row[slot];
+    }
+  }
+}
+
+void mass(const BlockTask& task, const Scratch& scratch, double* result) {
+  switch (task.shape->type) {
+    case KvType::kF32:
+      return mass_pages<F32>(task, scratch, result);
+    case KvType::kF16:
+      return mass_pages<F16>(task, scratch, result);
+    case KvType::kBF16:
+      return mass_pages<BF16>(task, scratch, result);
+    case KvType::kI8:
+      return mass_pages<I8>(task, scratch, result);
+  }
+}
+
+// Rounds to nearest in place where the instruction set can; Highway's emulation of f16 truncates.
+void narrow_to_f16(const float* in, int d, uint16_t* out) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR || (HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4)
+  for (int i = 0; i < d; ++i) out[i] = f32_to_f16(in[i]);
+#else
+  const FloatTag f;
+  const hn::Rebind<hwy::float16_t, FloatTag> half;
+  for (int i = 0; i < d; i += kLanes) {
+    hn::StoreU(hn::DemoteTo(half, hn::LoadU(f, in + i)), half, reinterpret_cast<hwy::float16_t*>(out + i));
+  }
+#endif
+}
+
+// Quantises one row; returns its scale.
+float narrow_to_i8(const float* in, int d, int8_t* out) {
+  float largest = 0.0f;
+  for (int i = 0; i < d; ++i) largest = std::max(largest, std::abs(in[i]));
+  const float scale = largest / 127.0f;
+  const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+  for (int i = 0; i < d; ++i) out[i] = quantize_i8(in[i], inverse);
+  return scale;
+}
+
+// Writes one row with `step` elements from one dimension to the next: 16 in K, 1 in V.
+void store_row(KvType type, const float* in, int d, int step, std::byte* out, float* scale) {
+  if (type == KvType::kF32) {
+    for (int i = 0; i < d; ++i) reinterpret_cast<float*>(out)[i * step] = in[i];
+    return;
+  }
+  if (type == KvType::kI8) {
+    int8_t narrow[256];
+    *scale = narrow_to_i8(in, d, narrow);
+    for (int i = 0; i < d; ++i) reinterpret_cast<int8_t*>(out)[i * step] = narrow[i];
+    return;
+  }
+  uint16_t narrow[256];
+  if (type == KvType::kF16) {
+    narrow_to_f16(in, d, narrow);
+  } else {
+    for (int i = 0; i < d; ++i) narrow[i] = f32_to_bf16(in[i]);
+  }
+  for (int i = 0; i < d; ++i) reinterpret_cast<uint16_t*>(out)[i * step] = narrow[i];
+}
+
+void write(const HeadWrite& head, float* row) {
+  const KvShape& shape = *head.shape;
+  const int d = shape.head_dim;
+  const int slot = head.target.slot;
+  const Page& page = *head.target.page;
+  const auto element = static_cast<size_t>(element_bytes(shape.type));
+  const PageHeadView view = page_head(shape, page, head.site->layer, head.kv_head);
+  rotate_head(*head.site->rope, head.k, d, page.positions[static_cast<size_t>(slot)], 1.0f, row);
+  store_row(shape.type, row, d, kKeyGroup, view.k + key_index(d, slot, 0) * element,
+            view.k_scale ? view.k_scale + slot : nullptr);
+  store_row(shape.type, head.v, d, 1, view.v + static_cast<size_t>(slot * d) * element,
+            view.v_scale ? view.v_scale + slot : nullptr);
+}
+
+}  // namespace
+
+const AttendKernels* kernels_of_target() {
+  static const AttendKernels kKernels{hwy::TargetName(HWY_TARGET), attend, fold, finish, mass, write};
+  return &kKernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rhapsode::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rhapsode::kernels::cpu {
+HWY_EXPORT(kernels_of_target);
+
+namespace {
+
+std::atomic<const AttendKernels*>& forced_kernels() {
+  static std::atomic<const AttendKernels*> forced{nullptr};
+  return forced;
+}
+
+}  // namespace
+
+const AttendKernels& attend_kernels() {
+  const AttendKernels* forced = forced_kernels().load(std::memory_order_acquire);
+  return forced ? *forced : *HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+}
+
+std::string attend_target() {
+  return attend_kernels().target;
+}
+
+bool force_attend_target(const std::string& name) {
+  forced_kernels().store(nullptr, std::memory_order_release);
+  if (name.empty()) return true;
+  // Highway can only be asked for the best of a set: narrow the set to one, ask, and restore it.
+  const AttendKernels* found = nullptr;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    const AttendKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+    if (name == kernels->target) found = kernels;
+    hwy::SetSupportedTargetsForTest(0);
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  forced_kernels().store(found, std::memory_order_release);
+  return found != nullptr;
+}
+
+}  // namespace rhapsode::kernels::cpu
+#endif  // HWY_ONCE
