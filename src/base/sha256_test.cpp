@@ -7,7 +7,9 @@
 namespace rhapsode {
 namespace {
 
-std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 // FIPS 180-4 examples.
 TEST(Sha256, KnownVectors) {
@@ -22,7 +24,8 @@ TEST(Sha256, KnownVectors) {
 TEST(Sha256, PiecesGiveTheSame) {
   const std::string text(100000, 'x');
   Sha256 hash;
-  for (size_t at = 0; at < text.size(); at += 777) hash.update(bytes(text).subspan(at, std::min<size_t>(777, text.size() - at)));
+  for (size_t at = 0; at < text.size(); at += 777)
+    hash.update(bytes(text).subspan(at, std::min<size_t>(777, text.size() - at)));
   EXPECT_EQ(*hash.finish(), *sha256(bytes(text)));
   EXPECT_FALSE(hash.finish().ok()) << "a finished hash cannot be finished again";
 }
@@ -34,7 +37,8 @@ TEST(Sha256, Form) {
 }
 
 TEST(TextCheck, Utf8) {
-  for (const char* good : {"", "a", "Grüße ☃ 😺", "\xEF\xBF\xBF", "\xF4\x8F\xBF\xBF"}) EXPECT_TRUE(is_utf8(good)) << good;
+  for (const char* good : {"", "a", "Grüße ☃ 😺", "\xEF\xBF\xBF", "\xF4\x8F\xBF\xBF"})
+    EXPECT_TRUE(is_utf8(good)) << good;
   for (const char* bad : {"\x80", "\xC0\xAF", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x98", "a\xFF"}) {
     EXPECT_FALSE(is_utf8(bad)) << shown(bad);

@@ -1,7 +1,7 @@
 // One member of an archive (zip, so also Python wheels; tar), streamed out by libarchive.
 //
-// Cost: reads the archive once, up to the member; memory does not grow with the member. Errors: kNotFound when the
-// member is not there, kCorrupt when the archive is damaged, or what `on_bytes` returned.
+// Cost: reads the archive once, up to the member; memory does not grow with the member. Errors: kNotFound
+// when the member is not there, kCorrupt when the archive is damaged, or what `on_bytes` returned.
 #pragma once
 
 #include <cstddef>

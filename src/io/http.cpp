@@ -56,7 +56,8 @@ class Transfer {
 };
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == '\r' || text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  while (!text.empty() && (text.back() == '\r' || text.back() == '\n' || text.back() == ' '))
+    text.remove_suffix(1);
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   return text;
 }
@@ -98,10 +99,11 @@ size_t Transfer::header(std::string_view line) {
 
 Status Transfer::refuse(long status) const {
   const std::string url = shown_url(request_.url);
-  if (status == 404 || status == 410) return make_error(ErrorKind::kNotFound, "{} does not exist ({})", url, status);
+  if (status == 404 || status == 410)
+    return make_error(ErrorKind::kNotFound, "{} does not exist ({})", url, status);
   if (status == 401 || status == 403) {
-    return make_error(ErrorKind::kPermission, "{} may not be read without a login or an accepted licence ({})", url,
-                      status);
+    return make_error(ErrorKind::kPermission,
+                      "{} may not be read without a login or an accepted licence ({})", url, status);
   }
   return make_error(ErrorKind::kNetwork, "the server of {} answered {}", url, status);
 }
@@ -142,7 +144,8 @@ Status Transfer::outcome(CURLcode code, const char* detail) const {
   if (code == CURLE_OK) return {};
   const std::string url = shown_url(request_.url);
   switch (code) {
-    case CURLE_ABORTED_BY_CALLBACK: return make_error(ErrorKind::kCancelled, "the download of {} was cancelled", url);
+    case CURLE_ABORTED_BY_CALLBACK:
+      return make_error(ErrorKind::kCancelled, "the download of {} was cancelled", url);
     case CURLE_PARTIAL_FILE:
     case CURLE_RECV_ERROR:
     case CURLE_HTTP2_STREAM:
@@ -256,7 +259,8 @@ Result<HttpDocument> http_get_document(HttpRequest request, uint64_t limit) {
 
 std::string shown_url(const std::string& url) {
   const Url parsed{curl_url(), &curl_url_cleanup};
-  if (!parsed || curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK) return shown(url, 200);
+  if (!parsed || curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK)
+    return shown(url, 200);
   for (const CURLUPart part : {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY, CURLUPART_FRAGMENT}) {
     curl_url_set(parsed.get(), part, nullptr, 0);
   }

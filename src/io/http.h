@@ -1,10 +1,10 @@
 // Downloads over HTTP and HTTPS (libcurl), resumable and cancellable.
 //
-// Trust: certificates are always verified, against $CURL_CA_BUNDLE or $SSL_CERT_FILE (and $SSL_CERT_DIR) where set,
-// else the system's; redirects stay on HTTP(S) and never leave HTTPS. Proxies come from the usual *_proxy variables.
-// Errors, in one sentence, with the URL without its user, password and query: kNotFound (404, 410), kPermission
-// (401, 403), kNetwork (everything else that may go away by itself), kCancelled, or what a callback returned.
-// Threads: calls are independent; callbacks run on the caller's thread.
+// Trust: certificates are always verified, against $CURL_CA_BUNDLE or $SSL_CERT_FILE (and $SSL_CERT_DIR)
+// where set, else the system's; redirects stay on HTTP(S) and never leave HTTPS. Proxies come from the usual
+// *_proxy variables. Errors, in one sentence, with the URL without its user, password and query: kNotFound
+// (404, 410), kPermission (401, 403), kNetwork (everything else that may go away by itself), kCancelled, or
+// what a callback returned. Threads: calls are independent; callbacks run on the caller's thread.
 #pragma once
 
 #include <cstddef>

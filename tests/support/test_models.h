@@ -1,6 +1,7 @@
-// Where tests find real models: $RHAPSODE_TEST_MODELS (set by ctest to the model cache that `make test` fills).
-// A test that needs one starts with `RH_REQUIRE_MODEL(path, "smollm2-135m");`: it is skipped with a sentence when the file
-// is absent, and fails instead when RHAPSODE_REQUIRE_MODELS is set, as `make test` does for the models it pulls.
+// Where tests find real models: $RHAPSODE_TEST_MODELS (set by ctest to the model cache that `make test`
+// fills). A test that needs one starts with `RH_REQUIRE_MODEL(path, "smollm2-135m");`: it is skipped with a
+// sentence when the file is absent, and fails instead when RHAPSODE_REQUIRE_MODELS is set, as `make test`
+// does for the models it pulls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,13 +17,15 @@ inline std::filesystem::path model_path(const std::string& name) {
   return std::filesystem::path(folder ? folder : "") / (name + ".gguf");
 }
 
-inline bool models_required() { return std::getenv("RHAPSODE_REQUIRE_MODELS") != nullptr; }
+inline bool models_required() {
+  return std::getenv("RHAPSODE_REQUIRE_MODELS") != nullptr;
+}
 
 }  // namespace rhapsode::test
 
-#define RH_REQUIRE_MODEL(variable, name)                                                            \
-  const std::filesystem::path variable = ::rhapsode::test::model_path(name);                        \
-  if (!std::filesystem::exists(variable)) {                                                         \
-    if (::rhapsode::test::models_required()) FAIL() << variable << " is missing: run `make test`";  \
+#define RH_REQUIRE_MODEL(variable, name)                                                                    \
+  const std::filesystem::path variable = ::rhapsode::test::model_path(name);                                \
+  if (!std::filesystem::exists(variable)) {                                                                 \
+    if (::rhapsode::test::models_required()) FAIL() << variable << " is missing: run `make test`";          \
     GTEST_SKIP() << variable << " is missing: `rhapsode pull " << name << "` and set RHAPSODE_TEST_MODELS"; \
   }
