@@ -1,0 +1,216 @@
+#include "text/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <numeric>
+
+#include "base/result.h"
+#include "text/gbnf.h"
+#include "text/json_schema.h"
+#include "text/library_log.h"
+#include "text/logits.h"
+
+namespace rhapsode::text {
+namespace {
+
+constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+constexpr float kLowestTemperature = 1e-3f;  // below, logits divided by it may overflow
+
+Error out_of_range(const char* name, double value, const char* range) {
+  return make_error(ErrorKind::kInvalidArgument, "{} is {}; it must be {}", name, value, range);
+}
+
+Status check(const SamplingOptions& options) {
+  const float temperature = options.temperature;
+  if (temperature != 0 && !(temperature >= kLowestTemperature && temperature <= 1000)) {
+    return out_of_range("temperature", temperature, "0 (greedy) or from 0.001 to 1000");
+  }
+  if (options.top_k < 0) return out_of_range("top_k", options.top_k, "0 (off) or more");
+  if (!(options.top_p > 0 && options.top_p <= 1)) return out_of_range("top_p", options.top_p, "above 0, at most 1 (off)");
+  if (!(options.min_p >= 0 && options.min_p <= 1)) return out_of_range("min_p", options.min_p, "from 0 (off) to 1");
+  if (!(options.repetition_penalty > 0 && options.repetition_penalty <= 1000)) {
+    return out_of_range("repetition_penalty", options.repetition_penalty, "above 0, at most 1000; 1 is off");
+  }
+  if (options.repetition_window < -1) return out_of_range("repetition_window", options.repetition_window, "-1 (all) or more");
+  if (!options.grammar.empty() && !options.json_schema.empty()) {
+    return make_error(ErrorKind::kInvalidArgument, "a grammar and a JSON schema exclude each other: give one");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sampler>> Sampler::make(const Tokenizer& tokenizer, const SamplingOptions& options) {
+  RH_TRY_STATUS(check(options));
+  std::unique_ptr<Sampler> sampler(new Sampler(tokenizer.shared_from_this(), options));
+  if (!options.grammar.empty() || !options.json_schema.empty()) RH_TRY_STATUS(sampler->make_grammar());
+  if (options.temperature > 0) sampler->make_chain();
+  return sampler;
+}
+
+Sampler::Sampler(std::shared_ptr<const Tokenizer> tokenizer, const SamplingOptions& options)
+    : tokenizer_(std::move(tokenizer)), options_(options) {}
+
+Status Sampler::make_grammar() {
+  std::string gbnf = options_.grammar;
+  if (!options_.json_schema.empty()) {
+    RH_TRY(gbnf, grammar_of_json_schema(options_.json_schema));
+  }
+  RH_TRY_STATUS(check_gbnf(gbnf));
+  const LibraryLog log;
+  try {
+    grammar_.reset(llama_sampler_init_grammar(tokenizer_->vocab(), gbnf.c_str(), "root"));
+  } catch (const std::exception& exception) {
+    return make_error(ErrorKind::kInvalidArgument, "grammar: {}", exception.what());
+  }
+  if (grammar_) return {};
+  const std::string& why = log.last_complaint();
+  return make_error(ErrorKind::kInvalidArgument, "grammar: {}", why.empty() ? "a <token> in it is not one token" : why);
+}
+
+void Sampler::make_chain() {
+  const LibraryLog log;
+  chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
+  if (options_.top_k > 0) llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_k(options_.top_k));
+  if (options_.top_p < 1) llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_p(options_.top_p, 1));
+  if (options_.min_p > 0) llama_sampler_chain_add(chain_.get(), llama_sampler_init_min_p(options_.min_p, 1));
+  llama_sampler_chain_add(chain_.get(), llama_sampler_init_temp(options_.temperature));
+  // libllama reads its default seed as "take a random one"; ours are all fixed.
+  const uint32_t seed = options_.seed == LLAMA_DEFAULT_SEED ? LLAMA_DEFAULT_SEED - 1 : options_.seed;
+  llama_sampler_chain_add(chain_.get(), llama_sampler_init_dist(seed));
+}
+
+std::unique_ptr<Sampler> Sampler::clone() const {
+  std::unique_ptr<Sampler> copy(new Sampler(tokenizer_, options_));
+  if (chain_) copy->chain_.reset(llama_sampler_clone(chain_.get()));
+  if (grammar_) copy->grammar_.reset(llama_sampler_clone(grammar_.get()));
+  copy->window_ = window_;
+  copy->counts_ = counts_;
+  return copy;
+}
+
+Result<int32_t> Sampler::sample(std::span<const float> logits) {
+  const auto vocabulary = static_cast<size_t>(tokenizer_->size());
+  if (logits.size() < vocabulary) {
+    return make_error(ErrorKind::kInvalidArgument, "{} logits for a vocabulary of {} tokens", logits.size(), vocabulary);
+  }
+  const std::span<const float> row = penalised(logits.first(vocabulary));
+  RH_TRY(const int32_t likeliest, argmax(row));
+  try {
+    if (!chain_) return !grammar_ || grammar_allows(likeliest) ? Result<int32_t>(likeliest) : best_allowed(row);
+    RH_TRY(const int32_t drawn, draw(row, /*filter=*/false));
+    return !grammar_ || grammar_allows(drawn) ? Result<int32_t>(drawn) : draw(row, /*filter=*/true);
+  } catch (const std::exception& exception) {
+    return make_error(ErrorKind::kInternal, "choosing a token failed: {}", exception.what());
+  }
+}
+
+// As llama.cpp: what has been said loses, whatever the sign of its logit.
+std::span<const float> Sampler::penalised(std::span<const float> logits) {
+  if (options_.repetition_penalty == 1 || counts_.empty()) return logits;
+  penalised_.assign(logits.begin(), logits.end());
+  for (const auto& [token, count] : counts_) {
+    float& logit = penalised_[static_cast<size_t>(token)];
+    logit = logit <= 0 ? logit * options_.repetition_penalty : logit / options_.repetition_penalty;
+  }
+  return penalised_;
+}
+
+bool Sampler::grammar_allows(int32_t token) const {
+  llama_token_data one{token, 0.0f, 0.0f};
+  llama_token_data_array list{&one, 1, -1, false};
+  llama_sampler_apply(grammar_.get(), &list);
+  return one.logit != kImpossible;
+}
+
+bool Sampler::may_end() const {
+  if (!grammar_) return true;
+  for (const int32_t end : {tokenizer_->eot(), tokenizer_->eos()}) {
+    if (tokenizer_->is_end_of_generation(end)) return grammar_allows(end);
+  }
+  return false;
+}
+
+// The grammar's cost grows with the number of tokens it looks at, so likely ones are tried first, in growing groups.
+Result<int32_t> Sampler::best_allowed(std::span<const float> logits) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)];
+    const float y = logits[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+  for (size_t begin = 0, group = 64; begin < ids.size(); begin += group, group *= 16) {
+    group = std::min(group, ids.size() - begin);
+    const auto first = ids.begin() + static_cast<ptrdiff_t>(begin);
+    std::partial_sort(first, first + static_cast<ptrdiff_t>(group), ids.end(), likelier);
+    candidates_.clear();
+    for (size_t i = begin; i < begin + group; ++i) {
+      candidates_.push_back({ids[i], logits[static_cast<size_t>(ids[i])], 0.0f});
+    }
+    llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
+    llama_sampler_apply(grammar_.get(), &list);
+    for (const llama_token_data& candidate : candidates_) {
+      if (candidate.logit != kImpossible) return candidate.id;
+    }
+  }
+  return make_error(ErrorKind::kUnsupported, "no token of the vocabulary can continue the text as the grammar asks");
+}
+
+Result<int32_t> Sampler::draw(std::span<const float> logits, bool filter) {
+  candidates_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) candidates_[i] = {static_cast<int32_t>(i), logits[i], 0.0f};
+  llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
+  if (filter) {
+    llama_sampler_apply(grammar_.get(), &list);
+    const bool any = std::any_of(candidates_.begin(), candidates_.end(),
+                                 [](const llama_token_data& candidate) { return candidate.logit != kImpossible; });
+    if (!any) return best_allowed(logits);
+  }
+  llama_sampler_apply(chain_.get(), &list);
+  if (list.selected < 0 || static_cast<size_t>(list.selected) >= list.size) {
+    return make_error(ErrorKind::kInternal, "the sampler chose nothing out of {} tokens", list.size);
+  }
+  return list.data[list.selected].id;
+}
+
+Status Sampler::accept(int32_t token) {
+  if (!tokenizer_->contains(token)) {
+    return make_error(ErrorKind::kInvalidArgument, "token {} is outside the vocabulary of {}", token, tokenizer_->size());
+  }
+  if (grammar_) {
+    // libllama ends the process on some refused tokens and throws on others, so ask first.
+    if (!grammar_allows(token)) {
+      return make_error(ErrorKind::kInvalidArgument, "the grammar does not allow token {} here", token);
+    }
+    try {
+      llama_sampler_accept(grammar_.get(), token);
+    } catch (const std::exception& exception) {
+      return make_error(ErrorKind::kInternal, "the grammar cannot go on after token {}: {}", token, exception.what());
+    }
+  }
+  remember(token);
+  return {};
+}
+
+void Sampler::observe(std::span<const int32_t> tokens) {
+  for (const int32_t token : tokens) {
+    if (tokenizer_->contains(token)) remember(token);
+  }
+}
+
+void Sampler::remember(int32_t token) {
+  const int window = options_.repetition_window;
+  if (options_.repetition_penalty == 1 || window == 0) return;
+  ++counts_[token];
+  if (window < 0) return;
+  window_.push_back(token);
+  if (window_.size() <= static_cast<size_t>(window)) return;
+  const auto oldest = counts_.find(window_.front());
+  if (--oldest->second == 0) counts_.erase(oldest);
+  window_.pop_front();
+}
+
+}  // namespace rhapsode::text
