@@ -13,8 +13,9 @@ ControlTokens::ControlTokens(const llama_vocab* vocab) {
     tokens_.push_back({llama_vocab_get_text(vocab, id), id, (attributes & LLAMA_TOKEN_ATTR_LSTRIP) != 0,
                        (attributes & LLAMA_TOKEN_ATTR_RSTRIP) != 0});
   }
-  std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [](const ControlToken& a, const ControlToken& b) { return a.name.size() > b.name.size(); });
+  std::stable_sort(tokens_.begin(), tokens_.end(), [](const ControlToken& a, const ControlToken& b) {
+    return a.name.size() > b.name.size();
+  });
 }
 
 std::vector<ControlMatch> ControlTokens::find(std::string_view text, std::vector<TextRange> trusted) const {

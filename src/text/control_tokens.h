@@ -1,8 +1,9 @@
-// ControlTokens: finds the names of a vocabulary's control tokens ("<|im_end|>") in the trusted stretches of a text.
+// ControlTokens: finds the names of a vocabulary's control tokens ("<|im_end|>") in the trusted stretches of
+// a text.
 //
-// In libllama's own order: the longest name first, each searched from left to right in what is still text. Tokens that are
-// "user defined" are not searched here: libllama finds them itself, in any text.
-// Ownership: a value. Threads: immutable. Errors: none. Cost: one search of the trusted text a control token.
+// In libllama's own order: the longest name first, each searched from left to right in what is still text.
+// Tokens that are "user defined" are not searched here: libllama finds them itself, in any text. Ownership: a
+// value. Threads: immutable. Errors: none. Cost: one search of the trusted text a control token.
 #pragma once
 
 #include <cstddef>

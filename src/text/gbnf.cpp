@@ -20,7 +20,8 @@ constexpr size_t kMaxSymbols = 20000;
 
 class Checker {
  public:
-  explicit Checker(std::string_view grammar) : text_(grammar) {}
+  Checker(std::string_view grammar, const std::function<bool(std::string_view)>& is_token)
+      : text_(grammar), is_token_(is_token) {}
 
   Status run() {
     skip_space(true);
@@ -54,8 +55,8 @@ class Checker {
     const std::string_view before = text_.substr(0, std::min(pos_, text_.size()));
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const size_t line_start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-    return make_error(ErrorKind::kInvalidArgument, "grammar, line {}, column {}: {}", line, before.size() - line_start + 1,
-                      what);
+    return make_error(ErrorKind::kInvalidArgument, "grammar, line {}, column {}: {}", line,
+                      before.size() - line_start + 1, what);
   }
 
   static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-'; }
@@ -122,7 +123,8 @@ class Checker {
       } else {
         break;
       }
-      if (symbols_ > kMaxSymbols) return error(fmt::format("over {} rules: simplify the grammar", kMaxSymbols));
+      if (symbols_ > kMaxSymbols)
+        return error(fmt::format("over {} rules: simplify the grammar", kMaxSymbols));
       skip_space(nested);
     }
     return {};
@@ -131,12 +133,18 @@ class Checker {
   Status symbol_item(Item& item) {
     item = {true, 1};
     switch (peek()) {
-      case '"': return literal(item);
-      case '[': return char_class(item);
+      case '"':
+        return literal(item);
+      case '[':
+        return char_class(item);
       case '!':
-      case '<': return token();
-      case '(': return group(item);
-      case '.': ++pos_; return {};
+      case '<':
+        return token();
+      case '(':
+        return group(item);
+      case '.':
+        ++pos_;
+        return {};
       default: {
         const size_t begin = pos_;
         symbol(word(), begin);
@@ -177,17 +185,19 @@ class Checker {
     }
     const char kind = peek(1);
     const int digits = kind == 'x' ? 2 : kind == 'u' ? 4 : kind == 'U' ? 8 : 0;
-    if (digits == 0 && (kind == '\0' || std::string_view("trn\\\"[]-").find(kind) == std::string_view::npos)) {
+    if (digits == 0 &&
+        (kind == '\0' || std::string_view("trn\\\"[]-").find(kind) == std::string_view::npos)) {
       return error("unknown escape: only \\x \\u \\U \\t \\r \\n \\\\ \\\" \\[ \\] \\- are known");
     }
     pos_ += 2;
     for (int i = 0; i < digits; ++i, ++pos_) {
-      if (!std::isxdigit(static_cast<unsigned char>(peek()))) return error(fmt::format("expected {} hex digits", digits));
+      if (!std::isxdigit(static_cast<unsigned char>(peek())))
+        return error(fmt::format("expected {} hex digits", digits));
     }
     return {};
   }
 
-  // <[42]> or <|name|>. Whether the name is one token is for libllama to say.
+  // <[42]> or <|name|>.
   Status token() {
     if (peek() == '!') ++pos_;
     if (peek() != '<') return error("expected '<'");
@@ -200,10 +210,12 @@ class Checker {
       pos_ += 2;
       return {};
     }
+    const size_t begin = pos_ - 1;
     while (pos_ < text_.size() && peek() != '>') ++pos_;
     if (pos_ >= text_.size()) return error("expected '>'");
     ++pos_;
-    return {};
+    const std::string_view name = text_.substr(begin, pos_ - begin);
+    return is_token_(name) ? Status() : error(fmt::format("'{}' is not one token of this model", name));
   }
 
   Status group(Item& item) {
@@ -273,6 +285,7 @@ class Checker {
   static constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
   std::string_view text_;
+  const std::function<bool(std::string_view)>& is_token_;
   size_t pos_ = 0;
   int depth_ = 0;
   size_t symbols_ = 0;  // named rules and those that libllama makes for groups and repetitions
@@ -281,14 +294,15 @@ class Checker {
 
 }  // namespace
 
-Status check_gbnf(std::string_view grammar) {
+Status check_gbnf(std::string_view grammar, const std::function<bool(std::string_view)>& is_token) {
   if (grammar.size() > kMaxBytes) {
-    return make_error(ErrorKind::kTooLarge, "the grammar has {} bytes; at most {} are supported", grammar.size(), kMaxBytes);
+    return make_error(ErrorKind::kTooLarge, "the grammar has {} bytes; at most {} are supported",
+                      grammar.size(), kMaxBytes);
   }
   if (grammar.find('\0') != std::string_view::npos || !is_valid_utf8(grammar)) {
     return make_error(ErrorKind::kInvalidArgument, "the grammar is not text in UTF-8");
   }
-  return Checker(grammar).run();
+  return Checker(grammar, is_token).run();
 }
 
 }  // namespace rhapsode::text

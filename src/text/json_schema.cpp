@@ -13,7 +13,8 @@ constexpr size_t kMaxBytes = size_t{1} << 20;
 constexpr int kMaxDepth = 100;
 
 Error refuse(std::string_view pattern, std::string_view why) {
-  return make_error(ErrorKind::kInvalidArgument, "JSON schema: the pattern '{}' cannot be enforced: {}", pattern, why);
+  return make_error(ErrorKind::kInvalidArgument, "JSON schema: the pattern '{}' cannot be enforced: {}",
+                    pattern, why);
 }
 
 // The length of an escape that both regular expressions and grammars know; 0 for others, such as \d.
@@ -48,7 +49,8 @@ Status check_pattern(std::string_view pattern) {
     } else if (c == '{') {
       const size_t end = body.find('}', i);
       const std::string_view bounds = body.substr(i + 1, end == std::string_view::npos ? 0 : end - i - 1);
-      if (bounds.empty() || bounds == "," || bounds.find_first_not_of("0123456789,") != std::string_view::npos ||
+      if (bounds.empty() || bounds == "," ||
+          bounds.find_first_not_of("0123456789,") != std::string_view::npos ||
           bounds.find(',') != bounds.rfind(',')) {
         return refuse(pattern, "a repetition is {n}, {n,} or {n,m}");
       }
@@ -61,11 +63,13 @@ Status check_pattern(std::string_view pattern) {
 }
 
 Status check_node(const nlohmann::json& node, int depth) {
-  if (depth > kMaxDepth) return make_error(ErrorKind::kTooLarge, "the JSON schema nests deeper than {}", kMaxDepth);
+  if (depth > kMaxDepth)
+    return make_error(ErrorKind::kTooLarge, "the JSON schema nests deeper than {}", kMaxDepth);
   if (!node.is_structured()) return {};
   if (node.is_object()) {
     const auto pattern = node.find("pattern");
-    if (pattern != node.end() && pattern->is_string()) RH_TRY_STATUS(check_pattern(pattern->get_ref<const std::string&>()));
+    if (pattern != node.end() && pattern->is_string())
+      RH_TRY_STATUS(check_pattern(pattern->get_ref<const std::string&>()));
   }
   for (const nlohmann::json& child : node) RH_TRY_STATUS(check_node(child, depth + 1));
   return {};
@@ -75,11 +79,12 @@ Status check_node(const nlohmann::json& node, int depth) {
 
 Result<std::string> grammar_of_json_schema(std::string_view schema) {
   if (schema.size() > kMaxBytes) {
-    return make_error(ErrorKind::kTooLarge, "the JSON schema has {} bytes; at most {} are supported", schema.size(),
-                      kMaxBytes);
+    return make_error(ErrorKind::kTooLarge, "the JSON schema has {} bytes; at most {} are supported",
+                      schema.size(), kMaxBytes);
   }
   const nlohmann::json root = nlohmann::json::parse(schema, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return make_error(ErrorKind::kInvalidArgument, "the JSON schema is not valid JSON");
+  if (root.is_discarded())
+    return make_error(ErrorKind::kInvalidArgument, "the JSON schema is not valid JSON");
   RH_TRY_STATUS(check_node(root, 0));
   return json_schema_to_gbnf(schema);
 }

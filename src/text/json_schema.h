@@ -1,8 +1,8 @@
 // A grammar for JSON that fits a schema.
 //
-// The converter of libllama-common would relax what it cannot express and only print a warning; here that is an error.
-// Threads: pure function. Errors: kInvalidArgument (not JSON, or a part of the schema that cannot be enforced), kTooLarge.
-// Cost: a few milliseconds.
+// The converter of libllama-common would relax what it cannot express and only print a warning; here that is
+// an error. Threads: pure function. Errors: kInvalidArgument (not JSON, or a part of the schema that cannot
+// be enforced), kTooLarge. Cost: a few milliseconds.
 #pragma once
 
 #include <string>

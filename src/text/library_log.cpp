@@ -37,7 +37,9 @@ LibraryLog::LibraryLog() : outer_(current_log) {
   current_log = this;
 }
 
-LibraryLog::~LibraryLog() { current_log = outer_; }
+LibraryLog::~LibraryLog() {
+  current_log = outer_;
+}
 
 void LibraryLog::keep(bool is_error, const char* text) {
   std::string line = tidy(text);

@@ -14,7 +14,8 @@ Result<std::string> json_schema_to_gbnf(std::string_view schema) {
   try {
     return json_schema_to_grammar(common_json::parse(std::string(schema)), /*force_gbnf=*/true);
   } catch (const std::exception& exception) {
-    return make_error(ErrorKind::kInvalidArgument, "the JSON schema cannot become a grammar: {}", exception.what());
+    return make_error(ErrorKind::kInvalidArgument, "the JSON schema cannot become a grammar: {}",
+                      exception.what());
   }
 }
 

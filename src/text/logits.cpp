@@ -14,7 +14,8 @@ namespace {
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr size_t kLanes = 16;
 
-// The highest logit. Lanes keep the loop free of a chain of comparisons, so compilers vectorise it without -ffast-math.
+// The highest logit. Lanes keep the loop free of a chain of comparisons, so compilers vectorise it without
+// -ffast-math.
 Result<float> highest(std::span<const float> logits) {
   if (logits.empty()) return make_error(ErrorKind::kInvalidArgument, "there are no logits to choose from");
   std::array<float, kLanes> best;
@@ -59,7 +60,8 @@ Result<double> log_sum_exp(std::span<const float> logits) {
 
 Result<double> log_softmax_of(std::span<const float> logits, int32_t token) {
   if (token < 0 || static_cast<size_t>(token) >= logits.size()) {
-    return make_error(ErrorKind::kInvalidArgument, "token {} is outside a row of {} logits", token, logits.size());
+    return make_error(ErrorKind::kInvalidArgument, "token {} is outside a row of {} logits", token,
+                      logits.size());
   }
   RH_TRY(const double norm, log_sum_exp(logits));
   return static_cast<double>(logits[static_cast<size_t>(token)]) - norm;
@@ -70,11 +72,12 @@ Result<std::vector<TokenLogProb>> top_log_probs(std::span<const float> logits, i
   const size_t wanted = std::min(static_cast<size_t>(std::max(count, 0)), logits.size());
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(wanted), ids.end(), [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)];
-    const float y = logits[static_cast<size_t>(b)];
-    return x > y || (x == y && a < b);
-  });
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(wanted), ids.end(),
+                    [&](int32_t a, int32_t b) {
+                      const float x = logits[static_cast<size_t>(a)];
+                      const float y = logits[static_cast<size_t>(b)];
+                      return x > y || (x == y && a < b);
+                    });
   std::vector<TokenLogProb> top;
   for (size_t i = 0; i < wanted; ++i) {
     const float logit = logits[static_cast<size_t>(ids[i])];

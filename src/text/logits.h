@@ -1,7 +1,7 @@
 // Reading a row of logits: the likeliest token and log-probabilities.
 //
-// A row is float[vocabulary]. Minus infinity means "impossible" and is allowed; NaN and plus infinity mean that the forward
-// pass went wrong and are an error, never a silent choice. On ties the lowest id wins.
+// A row is float[vocabulary]. Minus infinity means "impossible" and is allowed; NaN and plus infinity mean
+// that the forward pass went wrong and are an error, never a silent choice. On ties the lowest id wins.
 // Threads: pure functions. Errors: kInternal for broken logits, kInvalidArgument for an id outside the row.
 // Cost: one pass over the row each; exponentials and sums in double.
 #pragma once

@@ -14,13 +14,16 @@ Run run_of(unsigned char c) {
   return c >= 0x80 || is_letter || (c >= '0' && c <= '9') ? Run::kWord : Run::kPunctuation;
 }
 
-bool starts_character(unsigned char c) { return (c & 0xC0) != 0x80; }
+bool starts_character(unsigned char c) {
+  return (c & 0xC0) != 0x80;
+}
 
 }  // namespace
 
 bool needs_regex_guard(std::string_view pre_tokenizer) {
-  static constexpr std::array<std::string_view, 9> kHandWritten = {
-      "gpt-2", "llama3", "llama-v3", "llama-bpe", "qwen2", "deepseek-r1-qwen", "qwen35", "smollm", "starcoder"};
+  static constexpr std::array<std::string_view, 9> kHandWritten = {"gpt-2",     "llama3", "llama-v3",
+                                                                   "llama-bpe", "qwen2",  "deepseek-r1-qwen",
+                                                                   "qwen35",    "smollm", "starcoder"};
   return std::find(kHandWritten.begin(), kHandWritten.end(), pre_tokenizer) == kHandWritten.end();
 }
 

@@ -28,14 +28,18 @@ Status check(const SamplingOptions& options) {
     return out_of_range("temperature", temperature, "0 (greedy) or from 0.001 to 1000");
   }
   if (options.top_k < 0) return out_of_range("top_k", options.top_k, "0 (off) or more");
-  if (!(options.top_p > 0 && options.top_p <= 1)) return out_of_range("top_p", options.top_p, "above 0, at most 1 (off)");
-  if (!(options.min_p >= 0 && options.min_p <= 1)) return out_of_range("min_p", options.min_p, "from 0 (off) to 1");
+  if (!(options.top_p > 0 && options.top_p <= 1))
+    return out_of_range("top_p", options.top_p, "above 0, at most 1 (off)");
+  if (!(options.min_p >= 0 && options.min_p <= 1))
+    return out_of_range("min_p", options.min_p, "from 0 (off) to 1");
   if (!(options.repetition_penalty > 0 && options.repetition_penalty <= 1000)) {
     return out_of_range("repetition_penalty", options.repetition_penalty, "above 0, at most 1000; 1 is off");
   }
-  if (options.repetition_window < -1) return out_of_range("repetition_window", options.repetition_window, "-1 (all) or more");
+  if (options.repetition_window < -1)
+    return out_of_range("repetition_window", options.repetition_window, "-1 (all) or more");
   if (!options.grammar.empty() && !options.json_schema.empty()) {
-    return make_error(ErrorKind::kInvalidArgument, "a grammar and a JSON schema exclude each other: give one");
+    return make_error(ErrorKind::kInvalidArgument,
+                      "a grammar and a JSON schema exclude each other: give one");
   }
   return {};
 }
@@ -58,7 +62,10 @@ Status Sampler::make_grammar() {
   if (!options_.json_schema.empty()) {
     RH_TRY(gbnf, grammar_of_json_schema(options_.json_schema));
   }
-  RH_TRY_STATUS(check_gbnf(gbnf));
+  RH_TRY_STATUS(check_gbnf(gbnf, [this](std::string_view name) {
+    auto ids = tokenizer_->encode(name, {.parse_special = true});
+    return ids.ok() && ids->size() == 1;
+  }));
   const LibraryLog log;
   try {
     grammar_.reset(llama_sampler_init_grammar(tokenizer_->vocab(), gbnf.c_str(), "root"));
@@ -66,8 +73,7 @@ Status Sampler::make_grammar() {
     return make_error(ErrorKind::kInvalidArgument, "grammar: {}", exception.what());
   }
   if (grammar_) return {};
-  const std::string& why = log.last_complaint();
-  return make_error(ErrorKind::kInvalidArgument, "grammar: {}", why.empty() ? "a <token> in it is not one token" : why);
+  return make_error(ErrorKind::kInvalidArgument, "grammar: {}", log.last_complaint());
 }
 
 void Sampler::make_chain() {
@@ -94,12 +100,14 @@ std::unique_ptr<Sampler> Sampler::clone() const {
 Result<int32_t> Sampler::sample(std::span<const float> logits) {
   const auto vocabulary = static_cast<size_t>(tokenizer_->size());
   if (logits.size() < vocabulary) {
-    return make_error(ErrorKind::kInvalidArgument, "{} logits for a vocabulary of {} tokens", logits.size(), vocabulary);
+    return make_error(ErrorKind::kInvalidArgument, "{} logits for a vocabulary of {} tokens", logits.size(),
+                      vocabulary);
   }
   const std::span<const float> row = penalised(logits.first(vocabulary));
   RH_TRY(const int32_t likeliest, argmax(row));
   try {
-    if (!chain_) return !grammar_ || grammar_allows(likeliest) ? Result<int32_t>(likeliest) : best_allowed(row);
+    if (!chain_)
+      return !grammar_ || grammar_allows(likeliest) ? Result<int32_t>(likeliest) : best_allowed(row);
     RH_TRY(const int32_t drawn, draw(row, /*filter=*/false));
     return !grammar_ || grammar_allows(drawn) ? Result<int32_t>(drawn) : draw(row, /*filter=*/true);
   } catch (const std::exception& exception) {
@@ -133,7 +141,8 @@ bool Sampler::may_end() const {
   return false;
 }
 
-// The grammar's cost grows with the number of tokens it looks at, so likely ones are tried first, in growing groups.
+// The grammar's cost grows with the number of tokens it looks at, so likely ones are tried first, in growing
+// groups.
 Result<int32_t> Sampler::best_allowed(std::span<const float> logits) {
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -156,7 +165,8 @@ Result<int32_t> Sampler::best_allowed(std::span<const float> logits) {
       if (candidate.logit != kImpossible) return candidate.id;
     }
   }
-  return make_error(ErrorKind::kUnsupported, "no token of the vocabulary can continue the text as the grammar asks");
+  return make_error(ErrorKind::kUnsupported,
+                    "no token of the vocabulary can continue the text as the grammar asks");
 }
 
 Result<int32_t> Sampler::draw(std::span<const float> logits, bool filter) {
@@ -165,8 +175,9 @@ Result<int32_t> Sampler::draw(std::span<const float> logits, bool filter) {
   llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
   if (filter) {
     llama_sampler_apply(grammar_.get(), &list);
-    const bool any = std::any_of(candidates_.begin(), candidates_.end(),
-                                 [](const llama_token_data& candidate) { return candidate.logit != kImpossible; });
+    const bool any =
+        std::any_of(candidates_.begin(), candidates_.end(),
+                    [](const llama_token_data& candidate) { return candidate.logit != kImpossible; });
     if (!any) return best_allowed(logits);
   }
   llama_sampler_apply(chain_.get(), &list);
@@ -178,7 +189,8 @@ Result<int32_t> Sampler::draw(std::span<const float> logits, bool filter) {
 
 Status Sampler::accept(int32_t token) {
   if (!tokenizer_->contains(token)) {
-    return make_error(ErrorKind::kInvalidArgument, "token {} is outside the vocabulary of {}", token, tokenizer_->size());
+    return make_error(ErrorKind::kInvalidArgument, "token {} is outside the vocabulary of {}", token,
+                      tokenizer_->size());
   }
   if (grammar_) {
     // libllama ends the process on some refused tokens and throws on others, so ask first.
@@ -188,7 +200,8 @@ Status Sampler::accept(int32_t token) {
     try {
       llama_sampler_accept(grammar_.get(), token);
     } catch (const std::exception& exception) {
-      return make_error(ErrorKind::kInternal, "the grammar cannot go on after token {}: {}", token, exception.what());
+      return make_error(ErrorKind::kInternal, "the grammar cannot go on after token {}: {}", token,
+                        exception.what());
     }
   }
   remember(token);

@@ -45,8 +45,10 @@ class SamplerTest : public ::testing::Test {
 
   // Everything impossible but the given tokens, with their probabilities.
   std::vector<float> distribution(const std::map<int32_t, double>& probabilities) {
-    std::vector<float> logits(static_cast<size_t>(tokenizer().size()), -std::numeric_limits<float>::infinity());
-    for (const auto& [id, p] : probabilities) logits[static_cast<size_t>(id)] = static_cast<float>(std::log(p));
+    std::vector<float> logits(static_cast<size_t>(tokenizer().size()),
+                              -std::numeric_limits<float>::infinity());
+    for (const auto& [id, p] : probabilities)
+      logits[static_cast<size_t>(id)] = static_cast<float>(std::log(p));
     return logits;
   }
 
@@ -122,7 +124,7 @@ TEST_F(SamplerTest, TopKTopPAndMinPKeepWhatTheySay) {
   };
   EXPECT_EQ(kept({}), (std::set<int32_t>{10, 20, 30, 40}));
   EXPECT_EQ(kept({.top_k = 2}), (std::set<int32_t>{10, 20}));
-  EXPECT_EQ(kept({.top_p = 0.7f}), (std::set<int32_t>{10, 20}));       // 0.5 is not enough, 0.8 is
+  EXPECT_EQ(kept({.top_p = 0.7f}), (std::set<int32_t>{10, 20}));  // 0.5 is not enough, 0.8 is
   EXPECT_EQ(kept({.top_p = 0.9f}), (std::set<int32_t>{10, 20, 30}));
   EXPECT_EQ(kept({.min_p = 0.25f}), (std::set<int32_t>{10, 20, 30}));  // at least a quarter of 0.5
   EXPECT_EQ(kept({.min_p = 0.5f}), (std::set<int32_t>{10, 20}));
@@ -174,7 +176,8 @@ TEST_F(SamplerTest, PenaltyAgreesWithLibllamas) {
     std::vector<float> logits = noise(step);
     for (int id = 100; id < 110; ++id) logits[static_cast<size_t>(id)] += 12;
     std::vector<llama_token_data> candidates;
-    for (int32_t id = 0; id < tokenizer().size(); ++id) candidates.push_back({id, logits[static_cast<size_t>(id)], 0});
+    for (int32_t id = 0; id < tokenizer().size(); ++id)
+      candidates.push_back({id, logits[static_cast<size_t>(id)], 0});
     llama_token_data_array list{candidates.data(), candidates.size(), -1, false};
     llama_sampler_apply(reference, &list);
     const auto best = std::max_element(candidates.begin(), candidates.end(),
@@ -193,7 +196,8 @@ TEST_F(SamplerTest, GrammarForcesItsTextGreedyAndDrawn) {
   const std::string grammar = "root ::= \"The answer is \" (\"yes\" | \"no\") \".\"";
   for (const float temperature : {0.0f, 1.0f}) {
     for (uint32_t seed = 0; seed < 3; ++seed) {
-      const std::string text = forced({.temperature = temperature, .seed = seed, .grammar = grammar}, 100 * seed);
+      const std::string text =
+          forced({.temperature = temperature, .seed = seed, .grammar = grammar}, 100 * seed);
       EXPECT_TRUE(text == "The answer is yes." || text == "The answer is no.") << text;
     }
   }
@@ -205,7 +209,8 @@ TEST_F(SamplerTest, GrammarTakesTheLikeliestAllowedToken) {
   auto sampler = make({.grammar = "root ::= [0-9]+"});
   std::vector<float> logits = noise(3);
   logits[static_cast<size_t>(token("7"))] = 5.0f;
-  for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "8", "9"}) logits[static_cast<size_t>(token(digit))] = 1.0f;
+  for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "8", "9"})
+    logits[static_cast<size_t>(token(digit))] = 1.0f;
   EXPECT_FALSE(sampler->may_end());
   ASSERT_EQ(tokenizer().piece(*sampler->sample(logits)), "7");
   ASSERT_TRUE(sampler->accept(token("7")).ok());
@@ -214,7 +219,8 @@ TEST_F(SamplerTest, GrammarTakesTheLikeliestAllowedToken) {
 
 TEST_F(SamplerTest, JsonSchemasGiveJsonThatFits) {
   RH_REQUIRE_MODEL(path, "smollm2-135m");
-  const std::string schema = R"({"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}, "age": {"type": "integer",
+  const std::string schema =
+      R"({"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}, "age": {"type": "integer",
       "minimum": 0, "maximum": 99}}, "required": ["kind", "age"], "additionalProperties": false})";
   for (uint32_t seed = 0; seed < 3; ++seed) {
     const std::string text = forced({.json_schema = schema}, 1000 + seed);
@@ -239,7 +245,8 @@ TEST_F(SamplerTest, AcceptRefusesWhatTheGrammarForbidsAndGoesOn) {
 
 TEST_F(SamplerTest, ClonesGoOnAloneFromTheSameState) {
   RH_REQUIRE_MODEL(path, "smollm2-135m");
-  auto original = make({.temperature = 1, .repetition_penalty = 1.2f, .seed = 9, .grammar = "root ::= [a-z ]{40,80}"});
+  auto original =
+      make({.temperature = 1, .repetition_penalty = 1.2f, .seed = 9, .grammar = "root ::= [a-z ]{40,80}"});
   for (uint32_t i = 0; i < 4; ++i) ASSERT_TRUE(original->accept(*original->sample(noise(i))).ok());
   auto copy = original->clone();
   for (uint32_t i = 10; i < 18 && !original->may_end(); ++i) {
@@ -294,7 +301,8 @@ TEST_F(SamplerTest, BadOptionsAndGrammarsAreErrorsThatSayWhy) {
   EXPECT_THAT(make_error({.json_schema = R"({"type": "string", "pattern": "^\\d+$"})"}), HasSubstr("[0-9]"));
   EXPECT_THAT(make_error({.json_schema = R"({"type": "string", "pattern": "a"})"}), HasSubstr("begin with"));
   EXPECT_EQ(make_error({.json_schema = R"({"type": "string", "pattern": "^[0-9]{2,3}(a|b)?$"})"}), "made");
-  EXPECT_THAT(make_error({.json_schema = std::string(5000, '[') + std::string(5000, ']')}), HasSubstr("deeper"));
+  EXPECT_THAT(make_error({.json_schema = std::string(5000, '[') + std::string(5000, ']')}),
+              HasSubstr("deeper"));
 }
 
 }  // namespace

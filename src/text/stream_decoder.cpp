@@ -6,9 +6,11 @@ namespace rhapsode::text {
 
 Result<StreamDecoder> StreamDecoder::make(std::vector<std::string> stops) {
   for (size_t i = 0; i < stops.size(); ++i) {
-    if (stops[i].empty()) return make_error(ErrorKind::kInvalidArgument, "stop string {} is empty: leave it out", i + 1);
+    if (stops[i].empty())
+      return make_error(ErrorKind::kInvalidArgument, "stop string {} is empty: leave it out", i + 1);
     if (!is_valid_utf8(stops[i])) {
-      return make_error(ErrorKind::kInvalidArgument, "stop string {} is not valid UTF-8: it could never match", i + 1);
+      return make_error(ErrorKind::kInvalidArgument,
+                        "stop string {} is not valid UTF-8: it could never match", i + 1);
     }
   }
   return StreamDecoder(std::move(stops));
@@ -28,7 +30,8 @@ StreamDecoder::StreamDecoder(std::vector<std::string> stops) : nodes_(1) {
 
 int32_t StreamDecoder::child(int32_t node, unsigned char byte) const {
   int32_t id = nodes_[static_cast<size_t>(node)].first_child;
-  while (id >= 0 && nodes_[static_cast<size_t>(id)].byte != byte) id = nodes_[static_cast<size_t>(id)].next_sibling;
+  while (id >= 0 && nodes_[static_cast<size_t>(id)].byte != byte)
+    id = nodes_[static_cast<size_t>(id)].next_sibling;
   return id;
 }
 
@@ -87,7 +90,8 @@ std::string StreamDecoder::finish() {
   return text;
 }
 
-// Only whole characters are pending and stop strings are UTF-8, so both ends of what is emitted are characters' borders.
+// Only whole characters are pending and stop strings are UTF-8, so both ends of what is emitted are
+// characters' borders.
 std::string StreamDecoder::scan() {
   size_t certain = 0;
   for (; scanned_ < pending_.size() && !stopped(); ++scanned_) {

@@ -1,12 +1,12 @@
 // StreamDecoder: turns the bytes of generated tokens into text that can be sent on at once.
 //
-// What it emits is valid UTF-8, whole characters only, and never part of a stop string: text that may still become one is
-// held back. The emitted pieces, joined, are the same text however the bytes were cut into tokens. Broken bytes become
-// U+FFFD; so does a character that is still incomplete at the end.
-// The text ends before the stop string that is complete first; if several are complete with the same byte, before the
+// What it emits is valid UTF-8, whole characters only, and never part of a stop string: text that may still
+// become one is held back. The emitted pieces, joined, are the same text however the bytes were cut into
+// tokens. Broken bytes become U+FFFD; so does a character that is still incomplete at the end. The text ends
+// before the stop string that is complete first; if several are complete with the same byte, before the
 // longest of them.
-// Ownership: a value, one a sequence. Threads: one at a time. Errors: make() refuses stop strings that are empty or not
-// UTF-8. Cost: amortised constant a byte (Aho-Corasick automaton).
+// Ownership: a value, one a sequence. Threads: one at a time. Errors: make() refuses stop strings that are
+// empty or not UTF-8. Cost: amortised constant a byte (Aho-Corasick automaton).
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class StreamDecoder {
     int32_t next_sibling = -1;
     int32_t fail = 0;  // the longest proper suffix that is a node too
     int32_t depth = 0;
-    int32_t stop = -1;         // the longest stop string that ends here
+    int32_t stop = -1;  // the longest stop string that ends here
     int32_t stop_length = 0;
   };
 
@@ -55,8 +55,8 @@ class StreamDecoder {
 
   std::vector<Node> nodes_;
   Utf8Gate gate_;
-  std::string pending_;     // whole characters not emitted yet
-  size_t scanned_ = 0;      // bytes of pending_ the automaton has seen
+  std::string pending_;  // whole characters not emitted yet
+  size_t scanned_ = 0;   // bytes of pending_ the automaton has seen
   int32_t state_ = 0;
   std::optional<size_t> matched_;
 };

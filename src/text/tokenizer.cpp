@@ -27,7 +27,9 @@ Result<VocabularyKind> read_kind(const std::filesystem::path& path) {
   return check_vocabulary(file.get(), path);
 }
 
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_space(char c) {
+  return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 // One text and the stretches of it that may hold control tokens.
 struct JoinedParts {
@@ -67,7 +69,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
     tokenizer->adds_space_prefix_ = tokenizer->decode(probe).starts_with(' ');
     return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
   } catch (const std::exception& exception) {
-    return make_error(ErrorKind::kUnsupported, "{}: the vocabulary cannot be used: {}", gguf.string(), exception.what());
+    return make_error(ErrorKind::kUnsupported, "{}: the vocabulary cannot be used: {}", gguf.string(),
+                      exception.what());
   }
 }
 
@@ -84,28 +87,38 @@ Tokenizer::Tokenizer(llama_model* model)
   if (const char* source = llama_model_chat_template(model, nullptr)) chat_template_ = source;
 }
 
-Tokenizer::~Tokenizer() { llama_model_free(model_); }
+Tokenizer::~Tokenizer() {
+  llama_model_free(model_);
+}
 
-bool Tokenizer::is_end_of_generation(int32_t id) const { return contains(id) && llama_vocab_is_eog(vocab_, id); }
+bool Tokenizer::is_end_of_generation(int32_t id) const {
+  return contains(id) && llama_vocab_is_eog(vocab_, id);
+}
 
-bool Tokenizer::is_control(int32_t id) const { return contains(id) && llama_vocab_is_control(vocab_, id); }
+bool Tokenizer::is_control(int32_t id) const {
+  return contains(id) && llama_vocab_is_control(vocab_, id);
+}
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   const TextPart part{text, options.parse_special};
   return encode_parts({&part, 1}, options.add_special);
 }
 
-Result<std::vector<int32_t>> Tokenizer::encode_parts(std::span<const TextPart> parts, bool add_special) const {
+Result<std::vector<int32_t>> Tokenizer::encode_parts(std::span<const TextPart> parts,
+                                                     bool add_special) const {
   size_t bytes = 0;
   for (const TextPart& part : parts) bytes += part.text.size();
   // Replacement characters may triple a text of broken bytes.
   if (bytes > static_cast<size_t>(std::numeric_limits<int32_t>::max()) / 3) {
-    return make_error(ErrorKind::kTooLarge, "a text of {} bytes is too long to encode at once: split it", bytes);
+    return make_error(ErrorKind::kTooLarge, "a text of {} bytes is too long to encode at once: split it",
+                      bytes);
   }
   try {
     const JoinedParts joined(parts);
-    RH_TRY(std::vector<int32_t> tokens, encode_between(joined.text, control_tokens_.find(joined.text, joined.trusted)));
-    if (add_special && adds_bos_ && (tokens.empty() || tokens.front() != bos_)) tokens.insert(tokens.begin(), bos_);
+    RH_TRY(std::vector<int32_t> tokens,
+           encode_between(joined.text, control_tokens_.find(joined.text, joined.trusted)));
+    if (add_special && adds_bos_ && (tokens.empty() || tokens.front() != bos_))
+      tokens.insert(tokens.begin(), bos_);
     if (add_special && adds_eos_ && (tokens.empty() || tokens.back() != eos_)) tokens.push_back(eos_);
     return tokens;
   } catch (const std::exception& exception) {
@@ -113,7 +126,8 @@ Result<std::vector<int32_t>> Tokenizer::encode_parts(std::span<const TextPart> p
   }
 }
 
-Result<std::vector<int32_t>> Tokenizer::encode_between(std::string_view text, std::span<const ControlMatch> matches) const {
+Result<std::vector<int32_t>> Tokenizer::encode_between(std::string_view text,
+                                                       std::span<const ControlMatch> matches) const {
   std::vector<int32_t> tokens;
   size_t begin = 0;
   bool strips = false;
@@ -156,7 +170,8 @@ Status Tokenizer::append_pieces(std::string_view text, std::vector<int32_t>& out
     room = -count;
   }
   out.resize(old_size);
-  return make_error(ErrorKind::kTooLarge, "a text of {} bytes has more tokens than can be counted: split it", bytes);
+  return make_error(ErrorKind::kTooLarge, "a text of {} bytes has more tokens than can be counted: split it",
+                    bytes);
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> tokens, DecodeOptions options) const {
@@ -169,7 +184,8 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens, DecodeOptions opt
 std::string Tokenizer::piece(int32_t id, bool special) const {
   std::string bytes(15, '\0');  // fits without an allocation
   if (!contains(id)) return {};
-  int32_t count = llama_token_to_piece(vocab_, id, bytes.data(), static_cast<int32_t>(bytes.size()), 0, special);
+  int32_t count =
+      llama_token_to_piece(vocab_, id, bytes.data(), static_cast<int32_t>(bytes.size()), 0, special);
   if (count < 0) {
     bytes.resize(static_cast<size_t>(-count));
     count = llama_token_to_piece(vocab_, id, bytes.data(), -count, 0, special);

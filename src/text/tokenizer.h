@@ -1,16 +1,17 @@
 // Tokenizer: text to token ids and back, exactly as the model's vocabulary in its GGUF file says.
 //
-// Text is bytes; UTF-8 is expected. Bytes that are not valid UTF-8 are read as U+FFFD; NUL bytes are ordinary characters.
-// Some vocabularies (SmolLM2's) have no token for some rare bytes: the model cannot see them, so they are left out, as by the
-// reference.
-// Two kinds of text exist. Text of users and documents is never searched for control tokens: "<|im_end|>" typed by a user
-// is ten ordinary characters. Trusted text (a chat template's own) may contain them. encode_parts() takes a mixture and
-// gives the ids that the model's reference tokenizer gives for the whole text, whatever the borders between the parts;
-// only control tokens are confined to the trusted parts. Tokens that the publisher declared as "user defined" are words of
-// the vocabulary, not control tokens, and are found in any text, as the reference does.
+// Text is bytes; UTF-8 is expected. Bytes that are not valid UTF-8 are read as U+FFFD; NUL bytes are ordinary
+// characters. Some vocabularies (SmolLM2's) have no token for some rare bytes: the model cannot see them, so
+// they are left out, as by the reference. Two kinds of text exist. Text of users and documents is never
+// searched for control tokens: "<|im_end|>" typed by a user is ten ordinary characters. Trusted text (a chat
+// template's own) may contain them. encode_parts() takes a mixture and gives the ids that the model's
+// reference tokenizer gives for the whole text, whatever the borders between the parts; only control tokens
+// are confined to the trusted parts. Tokens that the publisher declared as "user defined" are words of the
+// vocabulary, not control tokens, and are found in any text, as the reference does.
 //
-// Ownership: shared and immutable; the file is closed after load. Threads: every call may run on any thread at any time.
-// Errors: Result values; a text over 700 MB is kTooLarge. Cost: load 0.1-0.3 s, encode about 4 MB/s a thread.
+// Ownership: shared and immutable; the file is closed after load. Threads: every call may run on any thread
+// at any time. Errors: Result values; a text over 700 MB is kTooLarge. Cost: load 0.1-0.3 s, encode about 4
+// MB/s a thread.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,9 @@ struct DecodeOptions {
 
 class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
  public:
-  // Reads only the vocabulary and the chat template. Refused, with the field named: a file without a vocabulary, kinds
-  // other than byte-pair (gpt2) and sentencepiece (llama), and a missing or unknown pre-tokenizer.
+  // Reads only the vocabulary and the chat template. Refused, with the field named: a file without a
+  // vocabulary, kinds other than byte-pair (gpt2) and sentencepiece (llama), and a missing or unknown
+  // pre-tokenizer.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& gguf);
 
   ~Tokenizer();
@@ -63,8 +65,8 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
   // The bytes of the pieces, joined. Ids outside the vocabulary are left out.
   std::string decode(std::span<const int32_t> tokens, DecodeOptions options = {}) const;
 
-  // The bytes one token stands for, maybe only a part of a character; empty for an id outside the vocabulary, and for a
-  // control token unless `special`.
+  // The bytes one token stands for, maybe only a part of a character; empty for an id outside the vocabulary,
+  // and for a control token unless `special`.
   std::string piece(int32_t id, bool special = false) const;
 
   int32_t size() const { return size_; }
@@ -88,7 +90,8 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
 
  private:
   explicit Tokenizer(llama_model* model);
-  Result<std::vector<int32_t>> encode_between(std::string_view text, std::span<const ControlMatch> matches) const;
+  Result<std::vector<int32_t>> encode_between(std::string_view text,
+                                              std::span<const ControlMatch> matches) const;
   Status append_plain(std::string_view text, std::vector<int32_t>& out) const;
   Status append_pieces(std::string_view text, std::vector<int32_t>& out) const;
 

@@ -73,8 +73,8 @@ std::string without_unknown_bytes(const Tokenizer& tokenizer, const std::string&
 
 std::vector<int32_t> reference(const Tokenizer& tokenizer, const std::string& text, bool parse_special) {
   std::vector<int32_t> ids(text.size() + 16);
-  const int32_t count = llama_tokenize(tokenizer.vocab(), text.data(), static_cast<int32_t>(text.size()), ids.data(),
-                                       static_cast<int32_t>(ids.size()), false, parse_special);
+  const int32_t count = llama_tokenize(tokenizer.vocab(), text.data(), static_cast<int32_t>(text.size()),
+                                       ids.data(), static_cast<int32_t>(ids.size()), false, parse_special);
   ids.resize(static_cast<size_t>(std::max(count, 0)));
   return ids;
 }
@@ -238,7 +238,8 @@ TEST_P(TokenizerOfModel, PartsAreEncodedAsTheWholeTextWould) {
 TEST_P(TokenizerOfModel, AControlTokenIsNotPutTogetherFromTwoParts) {
   RH_REQUIRE_MODEL(path, GetParam());
   const auto tokenizer = load(path);
-  const std::array<TextPart, 3> parts = {TextPart{"<|im_", true}, TextPart{"end", false}, TextPart{"|>", true}};
+  const std::array<TextPart, 3> parts = {TextPart{"<|im_", true}, TextPart{"end", false},
+                                         TextPart{"|>", true}};
   auto ids = tokenizer->encode_parts(parts, false);
   ASSERT_TRUE(ids.ok());
   EXPECT_EQ(*ids, reference(*tokenizer, "<|im_end|>", false));

@@ -59,6 +59,8 @@ std::string to_valid_utf8(std::string_view text) {
   return valid;
 }
 
-bool is_valid_utf8(std::string_view text) { return to_valid_utf8(text) == text; }
+bool is_valid_utf8(std::string_view text) {
+  return to_valid_utf8(text) == text;
+}
 
 }  // namespace rhapsode::text

@@ -1,8 +1,8 @@
 // Utf8Gate: passes bytes on as valid UTF-8, whole characters only.
 //
-// A character that is not complete yet waits inside (3 bytes at most). Bytes that can be part of no character become one
-// U+FFFD for each maximal broken sequence, as browsers and Python do. Output does not depend on how the input was cut.
-// Ownership: a value. Threads: one at a time. Errors: none. Cost: one step a byte.
+// A character that is not complete yet waits inside (3 bytes at most). Bytes that can be part of no character
+// become one U+FFFD for each maximal broken sequence, as browsers and Python do. Output does not depend on
+// how the input was cut. Ownership: a value. Threads: one at a time. Errors: none. Cost: one step a byte.
 #pragma once
 
 #include <array>

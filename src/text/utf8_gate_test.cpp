@@ -25,12 +25,12 @@ TEST(Utf8Gate, ValidTextPassesUnchanged) {
 TEST(Utf8Gate, BrokenSequencesBecomeOneReplacementEach) {
   const std::string r = "\xEF\xBF\xBD";
   const std::pair<std::string, std::string> cases[] = {
-      {"\x80", r},                        // a continuation alone
-      {"\xC0\xAF", r + r},                // overlong: neither byte begins a character
-      {"\xE2\x82", r},                    // cut off
-      {"\xE2\x82z", r + "z"},             // cut off, then text
+      {"\x80", r},             // a continuation alone
+      {"\xC0\xAF", r + r},     // overlong: neither byte begins a character
+      {"\xE2\x82", r},         // cut off
+      {"\xE2\x82z", r + "z"},  // cut off, then text
       {"\xF0\x9F\x98\xF0\x9F\x98\xBA", r + "😺"},
-      {"\xED\xA0\x80", r + r + r},        // a surrogate
+      {"\xED\xA0\x80", r + r + r},          // a surrogate
       {"\xF4\x90\x80\x80", r + r + r + r},  // over U+10FFFF
       {"\xFF\xFE", r + r},
   };

@@ -27,10 +27,13 @@ bool is_array_of(const gguf_context* file, int64_t id, gguf_type type) {
   return gguf_get_kv_type(file, id) == GGUF_TYPE_ARRAY && gguf_get_arr_type(file, id) == type;
 }
 
-// libllama indexes tokens by text and asserts that no two are equal; it names empty ones "[EMPTY_<id>]" first.
+// libllama indexes tokens by text and asserts that no two are equal; it names empty ones "[EMPTY_<id>]"
+// first.
 Status check_tokens(const gguf_context* file) {
   const int64_t id = gguf_find_key(file, kTokensKey);
-  if (id < 0) return make_error(ErrorKind::kUnsupported, "field '{}' is missing: the file has no vocabulary", kTokensKey);
+  if (id < 0)
+    return make_error(ErrorKind::kUnsupported, "field '{}' is missing: the file has no vocabulary",
+                      kTokensKey);
   if (!is_array_of(file, id, GGUF_TYPE_STRING)) {
     return make_error(ErrorKind::kCorrupt, "field '{}' is not an array of strings", kTokensKey);
   }
@@ -43,7 +46,8 @@ Status check_tokens(const gguf_context* file) {
   for (size_t i = 0; i < count; ++i) {
     const std::string_view token = gguf_get_arr_str(file, id, i);
     if (token.size() > kLongestToken) {
-      return make_error(ErrorKind::kCorrupt, "field '{}': token {} is {} bytes long", kTokensKey, i, token.size());
+      return make_error(ErrorKind::kCorrupt, "field '{}': token {} is {} bytes long", kTokensKey, i,
+                        token.size());
     }
     if (token.starts_with("[EMPTY_")) {
       return make_error(ErrorKind::kCorrupt, "field '{}': token {} has a reserved name", kTokensKey, i);
@@ -58,14 +62,16 @@ Status check_tokens(const gguf_context* file) {
 Status check_kind(const VocabularyKind& kind) {
   if (kind.model.empty()) return make_error(ErrorKind::kUnsupported, "field '{}' is missing", kModelKey);
   if (kind.model != "gpt2" && kind.model != "llama") {
-    return make_error(ErrorKind::kUnsupported, "tokenizer '{}' (field '{}') is not supported: only gpt2 and llama are",
-                      kind.model, kModelKey);
+    return make_error(ErrorKind::kUnsupported,
+                      "tokenizer '{}' (field '{}') is not supported: only gpt2 and llama are", kind.model,
+                      kModelKey);
   }
   if (kind.model == "gpt2" && kind.pre_tokenizer.empty()) {
-    return make_error(ErrorKind::kUnsupported,
-                      "field '{}' is missing: without the pre-tokenizer's name tokens would differ from the model's; "
-                      "convert the model again with a recent converter",
-                      kPreKey);
+    return make_error(
+        ErrorKind::kUnsupported,
+        "field '{}' is missing: without the pre-tokenizer's name tokens would differ from the model's; "
+        "convert the model again with a recent converter",
+        kPreKey);
   }
   return {};
 }

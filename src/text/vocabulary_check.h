@@ -1,8 +1,9 @@
-// Checks the vocabulary of a GGUF file before libllama reads it, because libllama aborts the process on some of what a
-// hostile or damaged file may hold (tokens that occur twice), guesses where the file says too little (no pre-tokenizer)
-// and accepts kinds of vocabulary that our models never use.
+// Checks the vocabulary of a GGUF file before libllama reads it, because libllama aborts the process on some
+// of what a hostile or damaged file may hold (tokens that occur twice), guesses where the file says too
+// little (no pre-tokenizer) and accepts kinds of vocabulary that our models never use.
 //
-// Threads: pure function. Errors: kCorrupt, kUnsupported, with the field named. Cost: one pass over the token list.
+// Threads: pure function. Errors: kCorrupt, kUnsupported, with the field named. Cost: one pass over the token
+// list.
 #pragma once
 
 #include <gguf.h>
