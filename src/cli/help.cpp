@@ -1,0 +1,112 @@
+#include "cli/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/text_width.h"
+
+namespace rhapsode::cli {
+namespace {
+
+constexpr int kLeftColumn = 30;
+
+// Breaks text at spaces to lines of `width` columns; further lines are indented.
+std::string wrapped(std::string_view text, int width, int indent) {
+  std::string lines;
+  int used = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    const int columns = display_width(word);
+    if (used > 0 && used + 1 + columns > width) {
+      lines += "\n" + std::string(static_cast<size_t>(indent), ' ');
+      used = 0;
+    }
+    if (used > 0) lines += ' ';
+    lines += word;
+    used += columns + (used > 0);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string row(const std::string& left, const std::string& right, const Terminal& terminal) {
+  const int width = std::min(terminal.traits().columns, 100) - kLeftColumn - 2;
+  std::string line = "  " + terminal.paint(Style::kCyan, left);
+  const int padding = kLeftColumn - display_width(left);
+  line += padding > 0 ? std::string(static_cast<size_t>(padding), ' ')
+                      : "\n" + std::string(static_cast<size_t>(kLeftColumn + 2), ' ');
+  return line + wrapped(right, width, kLeftColumn + 2) + "\n";
+}
+
+std::string explanation(const OptionSpec& spec) {
+  std::string text = spec.help;
+  const std::string value = show_option(spec, Settings());
+  if (spec.repeatable()) text += "; may be repeated";
+  if (!spec.is_switch() && !value.empty()) text += fmt::format(" [{}]", value);
+  return text;
+}
+
+std::string left_side(const OptionSpec& spec) {
+  return fmt::format("{}{}{}{}", spec.letter ? fmt::format("-{}, ", spec.letter) : "    ", spec.flag(),
+                     spec.is_switch() ? "" : " ", spec.value_name);
+}
+
+constexpr OptionGroup kOrder[] = {OptionGroup::kPrompt,   OptionGroup::kBench,  OptionGroup::kLength,
+                                  OptionGroup::kSampling, OptionGroup::kModel,  OptionGroup::kEngine,
+                                  OptionGroup::kOutput,   OptionGroup::kGeneral};
+
+}  // namespace
+
+std::string program_help(const Terminal& terminal) {
+  std::string text = "Rhapsode runs open-weight language models.\n\n";
+  text += terminal.paint(Style::kBold, "Usage: ") + "rhapsode COMMAND [OPTIONS]\n\n";
+  text += terminal.paint(Style::kBold, "Commands") + "\n";
+  for (const Command& command : commands()) {
+    text += row(fmt::format("{} {}", command.name, command.arguments), command.summary, terminal);
+  }
+  text += "\n" + terminal.paint(Style::kBold, "Options") + "\n";
+  text += row("-h, --help", "show this help, or that of a command", terminal);
+  text += row("-V, --version", "show the version", terminal);
+  text += "\n" + terminal.paint(Style::kBold, "First steps") + "\n";
+  text += "  rhapsode pull\n  rhapsode generate \"What is a rhapsode?\"\n";
+  return text;
+}
+
+std::string command_help(const Command& command, const Terminal& terminal) {
+  std::string text = fmt::format("rhapsode {}: {}.\n\n", command.name, command.summary);
+  text += terminal.paint(Style::kBold, "Usage: ") + fmt::format("rhapsode {}{}{} [OPTIONS]\n", command.name,
+                                                                command.arguments[0] ? " " : "",
+                                                                command.arguments);
+  // `config` takes every option, only to show what it comes to.
+  for (const OptionGroup group : kOrder) {
+    if (command.id == kConfig && group != OptionGroup::kGeneral) continue;
+    std::string rows;
+    for (const OptionSpec& spec : option_specs()) {
+      if (spec.group == group && (spec.commands & command.id)) {
+        rows += row(left_side(spec), explanation(spec), terminal);
+      }
+    }
+    if (group == OptionGroup::kGeneral) rows += row("-h, --help", "show this help", terminal);
+    if (!rows.empty()) text += "\n" + terminal.paint(Style::kBold, title(group)) + "\n" + rows;
+  }
+  if (command.examples[0]) {
+    text += "\n" + terminal.paint(Style::kBold, "Examples") + "\n  ";
+    for (const char c : std::string_view(command.examples)) {
+      text += c;
+      if (c == '\n') text += "  ";
+    }
+    text += "\n";
+  }
+  text += wrapped(
+      fmt::format("\n{}An option --some-name may also stand in rhapsode.toml (some_name = ..., before the "
+                  "first section or under [{}]) or in the variable RHAPSODE_SOME_NAME; a flag wins over "
+                  "the variable, which wins over the file.",
+                  command.id == kConfig ? "Takes every option of the other commands. " : "", command.name),
+      std::min(terminal.traits().columns, 100), 0);
+  return text + "\n";
+}
+
+}  // namespace rhapsode::cli

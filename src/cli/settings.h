@@ -1,0 +1,54 @@
+// What one run of the program has been asked to do: the library's own option structs plus what only commands
+// need.
+//
+// The defaults here and in rhapsode/options.h are the only ones: help, `rhapsode config` and the resolver
+// read them from a default-constructed Settings. Plain values; which option writes which member stands in
+// option_table.cpp.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "rhapsode/options.h"
+
+namespace rhapsode::cli {
+
+struct GenerateSettings {
+  std::filesystem::path file;  // prompt file; "-": standard input
+  std::string system;
+  bool raw = false;     // the prompt is text to continue, not a user's turn
+  bool stream = false;  // with --json: one object a line, as the text comes
+};
+
+struct PullSettings {
+  bool list = false;
+};
+
+struct InspectSettings {
+  bool tensors = false;
+};
+
+struct BenchSettings {
+  bool compare_llama = false;
+  bool encode = false;
+  std::vector<int> prefill_tokens{512, 2048, 16384};
+  std::vector<int> decode_contexts{0, 2048, 16384};
+  int runs = 5;
+  int long_runs = 1;       // runs of lengths of 8,192 tokens and more
+  int decode_tokens = 32;  // steps timed at each context
+};
+
+struct Settings {
+  std::string model = "qwen2.5-coder-0.5b";  // catalogue name or path
+  EngineOptions engine;
+  Request request;
+  bool json = false;
+  std::filesystem::path config;  // empty: rhapsode.toml in the home folder, if there is one
+  GenerateSettings generate;
+  PullSettings pull;
+  InspectSettings inspect;
+  BenchSettings bench;
+};
+
+}  // namespace rhapsode::cli
