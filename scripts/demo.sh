@@ -6,8 +6,8 @@ cd "$RHAPSODE_ROOT"
 
 model=${1:?a name of the model catalogue}
 prompt='Write a C function that reverses a string in place, and explain it in one sentence.'
-need_writable "$(rhapsode_home)"
+need_writable "$RHAPSODE_HOME"
 build/rhapsode pull "$model"
 say
-say "$ build/rhapsode generate --model $model --prompt \"$prompt\""
-build/rhapsode generate --model "$model" --prompt "$prompt" --max-tokens 200
+say "$ build/rhapsode generate --model $model --max-tokens 200 \"$prompt\""
+exec build/rhapsode generate --model "$model" --max-tokens 200 "$prompt"

@@ -124,7 +124,7 @@ install_variant() {  # NAME VENV ARGS
   make_venv "$2"
   fetch_source
   extract_common_headers
-  wheels=$(rhapsode_home)/wheels/$key
+  wheels=$RHAPSODE_HOME/wheels/$key
   compgen -G "$wheels/*.whl" >/dev/null || build_wheel "$1" "$3" "$wheels"
   run_step "Installing ggml and llama ($1)" "$2/bin/pip" install "${PIP_QUIET[@]}" --no-deps --no-index --force-reinstall "$wheels"/*.whl
   place_backends "$2"

@@ -5,11 +5,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/steps.sh"
 cd "$RHAPSODE_ROOT"
 
 export CTEST_OUTPUT_ON_FAILURE=1 CTEST_PARALLEL_LEVEL="${JOBS:-$(nproc)}"
-RHAPSODE_TEST_MODELS=$(rhapsode_home)/models
+RHAPSODE_TEST_MODELS=$RHAPSODE_HOME/models
 export RHAPSODE_TEST_MODELS
 export RHAPSODE_REQUIRE_MODELS=1
 
-need_writable "$(rhapsode_home)"
+need_writable "$RHAPSODE_HOME"
 build/rhapsode pull smollm2-135m
 
 case ${1:?fast or all} in

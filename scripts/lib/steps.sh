@@ -71,5 +71,5 @@ need_writable() {
     fail "No permission to write in $1: change its owner or run as a user who may write there."
 }
 
-# The folder of downloaded models and caches.
-rhapsode_home() { printf '%s' "${RHAPSODE_HOME:-${HOME:-/root}/.cache/rhapsode}"; }
+# The folder of downloaded models and caches; exported, so that the program and the scripts mean the same one.
+export RHAPSODE_HOME="${RHAPSODE_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rhapsode}"
