@@ -80,7 +80,7 @@ class Checker:
 
     def check(self, path):
         text = path.read_text()
-        name = path.relative_to(ROOT)
+        name = os.path.relpath(path, ROOT)
         for block in _BLOCK.finditer(text):
             tested = block["mark"] is not None and self.may_run(name, block["model"])
             for line, words in commands(block["text"]):
