@@ -1,5 +1,6 @@
 #include "kernels/cpu/ggml_backend.h"
 
+#include <dlfcn.h>
 #include <ggml.h>
 
 #include <algorithm>
@@ -230,15 +231,24 @@ std::vector<LayerSpan> GgmlBackend::layer_spans() const {
 
 }  // namespace
 
+namespace {
+
+// Where libggml itself was loaded from: run-time loadable variants lie beside it, wherever the tree was moved.
+std::filesystem::path folder_of_ggml() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&ggml_backend_load_all), &info) == 0 || !info.dli_fname) return ".";
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+}  // namespace
+
 Status load_ggml(const std::filesystem::path& folder) {
   static std::once_flag once;
   std::call_once(once, [&] {
     ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-    if (folder.empty()) {
-      ggml_backend_load_all();
-    } else {
-      ggml_backend_load_all_from_path(folder.c_str());
-    }
+    // A linked back end is registered by itself. ggml's own search would also try the current folder.
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) return;
+    ggml_backend_load_all_from_path((folder.empty() ? folder_of_ggml() : folder).c_str());
   });
   return {};
 }

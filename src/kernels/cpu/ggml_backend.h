@@ -17,7 +17,8 @@ namespace rhapsode::kernels::cpu {
 
 inline constexpr int kDeterministicRows = 16;
 
-// Loads ggml's CPU back end; `folder` holds run-time loadable variants (empty: the linked one). Once a process.
+// Makes ggml's CPU back end known: the linked one, else the best of the run-time loadable variants in `folder` (empty:
+// beside libggml). Once a process.
 Status load_ggml(const std::filesystem::path& folder = {});
 
 Result<std::unique_ptr<Backend>> make_ggml_backend(BackendOptions options);
