@@ -85,6 +85,8 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
   const std::optional<std::string>& chat_template() const { return chat_template_; }
   const std::string& pre_tokenizer() const { return pre_tokenizer_; }
 
+  const ControlTokens& control_tokens() const { return control_tokens_; }
+
   // For samplers and grammars of libllama; lives as long as the tokenizer.
   const llama_vocab* vocab() const { return vocab_; }
 
