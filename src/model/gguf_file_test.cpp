@@ -117,301 +117,294 @@ std::string sentence_piece(int left_out) {
   });
 }
 
-const std::vector<Damage>& layout_damages() {
-  static const std::vector<Damage> damages = {
-      {"empty", [] { return std::string(); }, "GGUF header"},
-      {"header_cut", [] { return small_model().bytes().substr(0, 20); }, "24 bytes, but it has 20"},
-      {"magic", [] { return with([](auto& w) { w.magic = "GGML"; }); },
-       "not a GGUF file: it starts with 'GGML'"},
-      {"magic_binary", [] { return with([](auto& w) { w.magic = "\x1b[2J"; }); }, "'\\x1b[2J'"},
-      {"version_0", [] { return with([](auto& w) { w.version = 0; }); }, "version 0"},
-      {"version_1", [] { return with([](auto& w) { w.version = 1; }); }, "version 1"},
-      {"version_4", [] { return with([](auto& w) { w.version = 4; }); }, "version 4"},
-      {"big_endian", [] { return with([](auto& w) { w.version = 3u << 24; }); }, "big-endian"},
-      {"entries_huge", [] { return with([](auto& w) { w.claimed_entries = INT64_MAX; }); }, "metadata keys"},
-      {"entries_many", [] { return with([](auto& w) { w.claimed_entries = 60000; }); },
-       "a header of 60000 metadata keys"},
-      {"entries_one_more", [] { return with([](auto& w) { w.claimed_entries = 17; }); },
-       "tensor 1 of 3 claims a name"},
-      {"tensors_huge", [] { return with([](auto& w) { w.claimed_tensors = INT64_MAX; }); }, "tensors"},
-      {"tensors_one_more", [] { return with([](auto& w) { w.claimed_tensors = 4; }); }, "tensor 4 of 4"},
-      {"key_empty", [] { return with([](auto& w) { w.scalar("", GgufWriter::kU8, '\1'); }); },
-       "name of 0 bytes"},
-      {"key_control", [] { return with([](auto& w) { w.scalar("a\nb", GgufWriter::kU8, '\1'); }); },
-       "'a\\x0ab'"},
-      {"key_long",
-       [] { return with([](auto& w) { w.scalar(std::string(70000, 'k'), GgufWriter::kU8, '\1'); }); },
-       "name of 70000 bytes"},
-      {"key_twice", [] { return with([](auto& w) { w.string("general.name", "again"); }); },
-       "'general.name' stands in the file twice"},
-      {"type_unknown", [] { return with([](auto& w) { w.entry("x.y", 13, "12345678"); }); },
-       "'x.y' has the unknown type 13"},
-      {"string_long",
-       [] { return with([](auto& w) { w.entry("x.y", 8, GgufWriter::raw(uint64_t{1} << 62)); }); },
-       "'x.y' (a string of 4611686018427387904 bytes) needs"},
-      {"boolean_2", [] { return with([](auto& w) { w.scalar("x.y", GgufWriter::kBool, '\2'); }); },
-       "'x.y' is a boolean"},
-      {"nan", [] { return swapped("llama.rope.freq_base", GgufWriter::kF64, std::nan("")); },
-       "'llama.rope.freq_base' is not a finite number"},
-      {"infinity",
-       [] {
-         return swapped("llama.attention.layer_norm_rms_epsilon", GgufWriter::kF32,
-                        std::numeric_limits<float>::infinity());
-       },
-       "'llama.attention.layer_norm_rms_epsilon' is not a finite number"},
-      {"array_of_arrays",
-       [] {
-         return with([](auto& w) {
-           w.entry("x.y", 9,
-                   GgufWriter::raw<uint32_t>(9) + GgufWriter::raw<uint64_t>(1) + std::string(32, '\0'));
-         });
-       },
-       "'x.y' is an array of arrays"},
-      {"array_type", [] { return with([](auto& w) { w.entry("x.y", 9, std::string(12, '\x63')); }); },
-       "'x.y' is an array of the unknown type"},
-      {"array_long",
-       [] {
-         return with([](auto& w) {
-           w.entry("x.y", 9, GgufWriter::raw<uint32_t>(10) + GgufWriter::raw<uint64_t>(uint64_t{1} << 61));
-         });
-       },
-       "'x.y' (an array of 2305843009213693952 elements) needs"},
-      {"strings_long",
-       [] {
-         return with([](auto& w) {
-           w.entry("x.y", 9,
-                   GgufWriter::raw<uint32_t>(8) + GgufWriter::raw<uint64_t>(3) + GgufWriter::text("a") +
-                       GgufWriter::raw<uint64_t>(UINT64_MAX));
-         });
-       },
-       "string 1 of 3 in metadata key 'x.y'"},
-      {"boolean_array",
-       [] { return with([](auto& w) {
-              w.template array<uint8_t>("x.y", GgufWriter::kBool, {0, 1, 9});
-            }); },
-       "'x.y' has the boolean 2"},
-      {"alignment_3",
-       [] {
-         return with([](auto& w) { w.template scalar<uint32_t>("general.alignment", GgufWriter::kU32, 3); });
-       },
-       "'general.alignment' is 3"},
-      {"alignment_0",
-       [] {
-         return with([](auto& w) { w.template scalar<uint32_t>("general.alignment", GgufWriter::kU32, 0); });
-       },
-       "'general.alignment' is 0"},
-      {"alignment_huge",
-       [] {
-         return with(
-             [](auto& w) { w.template scalar<uint32_t>("general.alignment", GgufWriter::kU32, 1u << 31); });
-       },
-       "'general.alignment' is 2147483648"},
-      {"alignment_type",
-       [] {
-         return with([](auto& w) { w.template scalar<uint64_t>("general.alignment", GgufWriter::kU64, 32); });
-       },
-       "'general.alignment' is not of type u32"},
-      {"tensor_name_empty",
-       [] {
-         return with_tensor({"", {32}, 0, 128});
-       },
-       "tensor 2 of 3 claims a name of 0 bytes"},
-      {"tensor_name_long",
-       [] {
-         return with_tensor({std::string(64, 'n'), {32}, 0, 128});
-       },
-       "name of 64 bytes"},
-      {"tensor_name_nul",
-       [] {
-         return with_tensor({std::string("a\0b", 3), {32}, 0, 128});
-       },
-       "'a\\x00b'"},
-      {"tensor_twice",
-       [] {
-         return with_tensor({"token_embd.weight", {32}, 0, 128});
-       },
-       "tensor 'token_embd.weight' is described twice"},
-      {"dims_0",
-       [] {
-         return with_tensor({"t", {}, 0, 128});
-       },
-       "tensor 't' has 0 dimensions"},
-      {"dims_5",
-       [] {
-         return with_tensor({"t", {1, 1, 1, 1, 1}, 0, 128});
-       },
-       "tensor 't' has 5 dimensions"},
-      {"extent_0",
-       [] {
-         return with_tensor({"t", {32, 0}, 0, 128});
-       },
-       "tensor 't' has 0 elements in dimension 1"},
-      {"extent_negative",
-       [] {
-         return with_tensor({"t", {-32}, 0, 128});
-       },
-       "tensor 't' has -32 elements"},
-      {"extent_overflow",
-       [] {
-         return with_tensor({"t", {1LL << 32, 1LL << 31}, 0, 128});
-       },
-       "tensor 't' has more elements"},
-      {"bytes_overflow",
-       [] {
-         return with_tensor({"t", {1LL << 31, 1LL << 31}, 0, 128});
-       },
-       "tensor 't' has more bytes"},
-      {"type_beyond",
-       [] {
-         return with_tensor({"t", {32}, 9999, 128});
-       },
-       "tensor 't' has the weight type 9999"},
-      {"type_negative",
-       [] {
-         return with_tensor({"t", {32}, 0xFFFFFFFF, 128});
-       },
-       "tensor 't' has the weight type"},
-      {"type_removed",
-       [] {
-         return with_tensor({"t", {32}, 4, 128});
-       },
-       "tensor 't' has the weight type 4"},
-      {"row_not_blocks",
-       [] {
-         return with_tensor({"t", {33}, 8, 128});
-       },
-       "rows of 33 elements"},
-      {"offset_unaligned",
-       [] {
-         return with_tensor({"t", {32}, 0, 128, 769});
-       },
-       "tensor 't' starts at byte 769"},
-      {"offset_overlap",
-       [] {
-         return with_tensor({"t", {32}, 0, 128, 32});
-       },
-       "overlapping"},
-      {"offset_gap",
-       [] {
-         return with_tensor({"t", {32}, 0, 128, 4096});
-       },
-       "gap"},
-      {"offset_huge",
-       [] {
-         return with_tensor({"t", {32}, 0, 128, INT64_MAX - 31});
-       },
-       "tensor 't' starts at byte"},
-      {"extent_beyond_file",
-       [] {
-         return with_tensor({"t", {1LL << 40}, 0, 128});
-       },
-       "tensor 't' (4398046511104 bytes) needs"},
-      {"data_cut", [] { return small_model().bytes().substr(0, small_model().bytes().size() - 200); },
-       "tensor 'blk.0.attn_q.weight'"},
-      {"data_cut_last_byte", [] { return small_model().bytes().substr(0, small_model().bytes().size() - 1); },
-       "tensor 'output_norm.weight' (128 bytes) needs"},
-      {"shard",
-       [] { return with([](auto& w) { w.template scalar<uint16_t>("split.count", GgufWriter::kU16, 2); }); },
-       "one shard of a split model"},
-  };
-  return damages;
-}
+const std::vector<Damage> kLayoutDamages = {
+    {"empty", [] { return std::string(); }, "GGUF header"},
+    {"header_cut", [] { return small_model().bytes().substr(0, 20); }, "24 bytes, but it has 20"},
+    {"magic", [] { return with([](auto& w) { w.magic = "GGML"; }); },
+     "not a GGUF file: it starts with 'GGML'"},
+    {"magic_binary", [] { return with([](auto& w) { w.magic = "\x1b[2J"; }); }, "'\\x1b[2J'"},
+    {"version_0", [] { return with([](auto& w) { w.version = 0; }); }, "version 0"},
+    {"version_1", [] { return with([](auto& w) { w.version = 1; }); }, "version 1"},
+    {"version_4", [] { return with([](auto& w) { w.version = 4; }); }, "version 4"},
+    {"big_endian", [] { return with([](auto& w) { w.version = 3u << 24; }); }, "big-endian"},
+    {"entries_huge", [] { return with([](auto& w) { w.claimed_entries = INT64_MAX; }); }, "metadata keys"},
+    {"entries_many", [] { return with([](auto& w) { w.claimed_entries = 60000; }); },
+     "a header of 60000 metadata keys"},
+    {"entries_one_more", [] { return with([](auto& w) { w.claimed_entries = 17; }); },
+     "tensor 1 of 3 claims a name"},
+    {"tensors_huge", [] { return with([](auto& w) { w.claimed_tensors = INT64_MAX; }); }, "tensors"},
+    {"tensors_one_more", [] { return with([](auto& w) { w.claimed_tensors = 4; }); }, "tensor 4 of 4"},
+    {"key_empty", [] { return with([](auto& w) { w.scalar("", GgufWriter::kU8, '\1'); }); },
+     "name of 0 bytes"},
+    {"key_control", [] { return with([](auto& w) { w.scalar("a\nb", GgufWriter::kU8, '\1'); }); },
+     "'a\\x0ab'"},
+    {"key_long",
+     [] { return with([](auto& w) { w.scalar(std::string(70000, 'k'), GgufWriter::kU8, '\1'); }); },
+     "name of 70000 bytes"},
+    {"key_twice", [] { return with([](auto& w) { w.string("general.name", "again"); }); },
+     "'general.name' stands in the file twice"},
+    {"type_unknown", [] { return with([](auto& w) { w.entry("x.y", 13, "12345678"); }); },
+     "'x.y' has the unknown type 13"},
+    {"string_long",
+     [] { return with([](auto& w) { w.entry("x.y", 8, GgufWriter::raw(uint64_t{1} << 62)); }); },
+     "'x.y' (a string of 4611686018427387904 bytes) needs"},
+    {"boolean_2", [] { return with([](auto& w) { w.scalar("x.y", GgufWriter::kBool, '\2'); }); },
+     "'x.y' is a boolean"},
+    {"nan", [] { return swapped("llama.rope.freq_base", GgufWriter::kF64, std::nan("")); },
+     "'llama.rope.freq_base' is not a finite number"},
+    {"infinity",
+     [] {
+       return swapped("llama.attention.layer_norm_rms_epsilon", GgufWriter::kF32,
+                      std::numeric_limits<float>::infinity());
+     },
+     "'llama.attention.layer_norm_rms_epsilon' is not a finite number"},
+    {"array_of_arrays",
+     [] {
+       return with([](auto& w) {
+         w.entry("x.y", 9,
+                 GgufWriter::raw<uint32_t>(9) + GgufWriter::raw<uint64_t>(1) + std::string(32, '\0'));
+       });
+     },
+     "'x.y' is an array of arrays"},
+    {"array_type", [] { return with([](auto& w) { w.entry("x.y", 9, std::string(12, '\x63')); }); },
+     "'x.y' is an array of the unknown type"},
+    {"array_long",
+     [] {
+       return with([](auto& w) {
+         w.entry("x.y", 9, GgufWriter::raw<uint32_t>(10) + GgufWriter::raw<uint64_t>(uint64_t{1} << 61));
+       });
+     },
+     "'x.y' (an array of 2305843009213693952 elements) needs"},
+    {"strings_long",
+     [] {
+       return with([](auto& w) {
+         w.entry("x.y", 9,
+                 GgufWriter::raw<uint32_t>(8) + GgufWriter::raw<uint64_t>(3) + GgufWriter::text("a") +
+                     GgufWriter::raw<uint64_t>(UINT64_MAX));
+       });
+     },
+     "string 1 of 3 in metadata key 'x.y'"},
+    {"boolean_array",
+     [] { return with([](auto& w) {
+            w.template array<uint8_t>("x.y", GgufWriter::kBool, {0, 1, 9});
+          }); },
+     "'x.y' has the boolean 2"},
+    {"alignment_3",
+     [] {
+       return with([](auto& w) { w.template scalar<uint32_t>("general.alignment", GgufWriter::kU32, 3); });
+     },
+     "'general.alignment' is 3"},
+    {"alignment_0",
+     [] {
+       return with([](auto& w) { w.template scalar<uint32_t>("general.alignment", GgufWriter::kU32, 0); });
+     },
+     "'general.alignment' is 0"},
+    {"alignment_huge",
+     [] {
+       return with(
+           [](auto& w) { w.template scalar<uint32_t>("general.alignment", GgufWriter::kU32, 1u << 31); });
+     },
+     "'general.alignment' is 2147483648"},
+    {"alignment_type",
+     [] {
+       return with([](auto& w) { w.template scalar<uint64_t>("general.alignment", GgufWriter::kU64, 32); });
+     },
+     "'general.alignment' is not of type u32"},
+    {"tensor_name_empty",
+     [] {
+       return with_tensor({"", {32}, 0, 128});
+     },
+     "tensor 2 of 3 claims a name of 0 bytes"},
+    {"tensor_name_long",
+     [] {
+       return with_tensor({std::string(64, 'n'), {32}, 0, 128});
+     },
+     "name of 64 bytes"},
+    {"tensor_name_nul",
+     [] {
+       return with_tensor({std::string("a\0b", 3), {32}, 0, 128});
+     },
+     "'a\\x00b'"},
+    {"tensor_twice",
+     [] {
+       return with_tensor({"token_embd.weight", {32}, 0, 128});
+     },
+     "tensor 'token_embd.weight' is described twice"},
+    {"dims_0",
+     [] {
+       return with_tensor({"t", {}, 0, 128});
+     },
+     "tensor 't' has 0 dimensions"},
+    {"dims_5",
+     [] {
+       return with_tensor({"t", {1, 1, 1, 1, 1}, 0, 128});
+     },
+     "tensor 't' has 5 dimensions"},
+    {"extent_0",
+     [] {
+       return with_tensor({"t", {32, 0}, 0, 128});
+     },
+     "tensor 't' has 0 elements in dimension 1"},
+    {"extent_negative",
+     [] {
+       return with_tensor({"t", {-32}, 0, 128});
+     },
+     "tensor 't' has -32 elements"},
+    {"extent_overflow",
+     [] {
+       return with_tensor({"t", {1LL << 32, 1LL << 31}, 0, 128});
+     },
+     "tensor 't' has more elements"},
+    {"bytes_overflow",
+     [] {
+       return with_tensor({"t", {1LL << 31, 1LL << 31}, 0, 128});
+     },
+     "tensor 't' has more bytes"},
+    {"type_beyond",
+     [] {
+       return with_tensor({"t", {32}, 9999, 128});
+     },
+     "tensor 't' has the weight type 9999"},
+    {"type_negative",
+     [] {
+       return with_tensor({"t", {32}, 0xFFFFFFFF, 128});
+     },
+     "tensor 't' has the weight type"},
+    {"type_removed",
+     [] {
+       return with_tensor({"t", {32}, 4, 128});
+     },
+     "tensor 't' has the weight type 4"},
+    {"row_not_blocks",
+     [] {
+       return with_tensor({"t", {33}, 8, 128});
+     },
+     "rows of 33 elements"},
+    {"offset_unaligned",
+     [] {
+       return with_tensor({"t", {32}, 0, 128, 769});
+     },
+     "tensor 't' starts at byte 769"},
+    {"offset_overlap",
+     [] {
+       return with_tensor({"t", {32}, 0, 128, 32});
+     },
+     "overlapping"},
+    {"offset_gap",
+     [] {
+       return with_tensor({"t", {32}, 0, 128, 4096});
+     },
+     "gap"},
+    {"offset_huge",
+     [] {
+       return with_tensor({"t", {32}, 0, 128, INT64_MAX - 31});
+     },
+     "tensor 't' starts at byte"},
+    {"extent_beyond_file",
+     [] {
+       return with_tensor({"t", {1LL << 40}, 0, 128});
+     },
+     "tensor 't' (4398046511104 bytes) needs"},
+    {"data_cut", [] { return small_model().bytes().substr(0, small_model().bytes().size() - 200); },
+     "tensor 'blk.0.attn_q.weight'"},
+    {"data_cut_last_byte", [] { return small_model().bytes().substr(0, small_model().bytes().size() - 1); },
+     "tensor 'output_norm.weight' (128 bytes) needs"},
+    {"shard",
+     [] { return with([](auto& w) { w.template scalar<uint16_t>("split.count", GgufWriter::kU16, 2); }); },
+     "one shard of a split model"},
+};
 
-const std::vector<Damage>& vocabulary_damages() {
-  static const std::vector<Damage> damages = {
-      {"no_architecture", [] { return with([](auto& w) { w.remove("general.architecture"); }); },
-       "'general.architecture'"},
-      {"architecture_type", [] { return swapped<uint32_t>("general.architecture", GgufWriter::kU32, 1); },
-       "'general.architecture'"},
-      {"no_model", [] { return with([](auto& w) { w.remove("tokenizer.ggml.model"); }); },
-       "'tokenizer.ggml.model'"},
-      {"model_unknown",
-       [] {
-         return with([](auto& w) {
-           w.remove("tokenizer.ggml.model");
-           w.string("tokenizer.ggml.model", "none");
-         });
-       },
-       "'tokenizer.ggml.model' is 'none'"},
-      {"no_tokens", [] { return with([](auto& w) { w.remove("tokenizer.ggml.tokens"); }); },
-       "'tokenizer.ggml.tokens'"},
-      {"tokens_type", [] { return swapped<uint32_t>("tokenizer.ggml.tokens", GgufWriter::kU32, 6); },
-       "'tokenizer.ggml.tokens' is missing or not an array of strings"},
-      {"tokens_empty", [] { return with_tokens({}); }, "has 0 tokens"},
-      {"tokens_twice",
-       [] {
-         return with_tokens({"a", "b", "ab", "b", "<s>", "</s>"});
-       },
-       "tokens 1 and 3"},
-      {"tokens_empty_name",
-       [] {
-         return with_tokens({"a", "[EMPTY_3]", "ab", "", "<s>", "</s>"});
-       },
-       "tokens 1 and 3"},
-      {"token_types_short",
-       [] {
-         return with_tokens({"a", "b", "ab", "", "<s>", "</s>", "x"});
-       },
-       "'tokenizer.ggml.scores' has 6 entries for 7 tokens"},
-      {"scores_nan",
-       [] {
-         return with([](auto& w) {
-           w.remove("tokenizer.ggml.scores");
-           w.template array<float>("tokenizer.ggml.scores", GgufWriter::kF32, {0, 0, NAN, 0, 0, 0});
-         });
-       },
-       "'tokenizer.ggml.scores' of token 2"},
-      {"scores_type",
-       [] {
-         return with([](auto& w) {
-           w.remove("tokenizer.ggml.scores");
-           w.template array<uint8_t>("tokenizer.ggml.scores", GgufWriter::kU8, {0, 0, 0, 0, 0, 0});
-         });
-       },
-       "'tokenizer.ggml.scores' is not an array of f32"},
-      {"token_type_type",
-       [] {
-         return with([](auto& w) {
-           w.remove("tokenizer.ggml.token_type");
-           w.template array<uint8_t>("tokenizer.ggml.token_type", GgufWriter::kU8, {0, 0, 0, 0, 0, 0});
-         });
-       },
-       "'tokenizer.ggml.token_type' is not an array of i32"},
-      {"byte_token_shape",
-       [] {
-         return with([](auto& w) {
-           w.remove("tokenizer.ggml.token_type");
-           w.template array<int32_t>("tokenizer.ggml.token_type", GgufWriter::kI32, {1, 6, 1, 1, 3, 3});
-         });
-       },
-       "token 1 of 'tokenizer.ggml.tokens' is a byte by its type"},
-      {"no_merges", [] { return with([](auto& w) { w.remove("tokenizer.ggml.merges"); }); },
-       "'tokenizer.ggml.merges'"},
-      {"special_outside",
-       [] { return swapped<uint32_t>("tokenizer.ggml.eos_token_id", GgufWriter::kU32, 6); },
-       "'tokenizer.ggml.eos_token_id' is token 6"},
-      {"special_type", [] { return swapped<float>("tokenizer.ggml.eos_token_id", GgufWriter::kF32, 5); },
-       "'tokenizer.ggml.eos_token_id' is not a whole number"},
-      {"added_nothing", [] { return with([](auto& w) { w.remove("tokenizer.ggml.bos_token_id"); }); },
-       "'tokenizer.ggml.add_bos_token' asks"},
-      {"flag_type", [] { return swapped<uint32_t>("tokenizer.ggml.add_bos_token", GgufWriter::kU32, 1); },
-       "'tokenizer.ggml.add_bos_token' is not a boolean"},
-      {"pre_type", [] { return swapped<uint32_t>("tokenizer.ggml.pre", GgufWriter::kU32, 1); },
-       "'tokenizer.ggml.pre'"},
-      {"template_type", [] { return swapped<uint32_t>("tokenizer.chat_template", GgufWriter::kU32, 1); },
-       "'tokenizer.chat_template' is not a string"},
-      {"template_utf8",
-       [] {
-         return with([](auto& w) {
-           w.remove("tokenizer.chat_template");
-           w.string("tokenizer.chat_template", "\xC0\xAF");
-         });
-       },
-       "'tokenizer.chat_template' is not valid UTF-8"},
-      {"byte_missing", [] { return sentence_piece(0x41); }, "no token for the byte 0x41"},
-  };
-  return damages;
-}
+const std::vector<Damage> kVocabularyDamages = {
+    {"no_architecture", [] { return with([](auto& w) { w.remove("general.architecture"); }); },
+     "'general.architecture'"},
+    {"architecture_type", [] { return swapped<uint32_t>("general.architecture", GgufWriter::kU32, 1); },
+     "'general.architecture'"},
+    {"no_model", [] { return with([](auto& w) { w.remove("tokenizer.ggml.model"); }); },
+     "'tokenizer.ggml.model'"},
+    {"model_unknown",
+     [] {
+       return with([](auto& w) {
+         w.remove("tokenizer.ggml.model");
+         w.string("tokenizer.ggml.model", "none");
+       });
+     },
+     "'tokenizer.ggml.model' is 'none'"},
+    {"no_tokens", [] { return with([](auto& w) { w.remove("tokenizer.ggml.tokens"); }); },
+     "'tokenizer.ggml.tokens'"},
+    {"tokens_type", [] { return swapped<uint32_t>("tokenizer.ggml.tokens", GgufWriter::kU32, 6); },
+     "'tokenizer.ggml.tokens' is missing or not an array of strings"},
+    {"tokens_empty", [] { return with_tokens({}); }, "has 0 tokens"},
+    {"tokens_twice",
+     [] {
+       return with_tokens({"a", "b", "ab", "b", "<s>", "</s>"});
+     },
+     "tokens 1 and 3"},
+    {"tokens_empty_name",
+     [] {
+       return with_tokens({"a", "[EMPTY_3]", "ab", "", "<s>", "</s>"});
+     },
+     "tokens 1 and 3"},
+    {"token_types_short",
+     [] {
+       return with_tokens({"a", "b", "ab", "", "<s>", "</s>", "x"});
+     },
+     "'tokenizer.ggml.scores' has 6 entries for 7 tokens"},
+    {"scores_nan",
+     [] {
+       return with([](auto& w) {
+         w.remove("tokenizer.ggml.scores");
+         w.template array<float>("tokenizer.ggml.scores", GgufWriter::kF32, {0, 0, NAN, 0, 0, 0});
+       });
+     },
+     "'tokenizer.ggml.scores' of token 2"},
+    {"scores_type",
+     [] {
+       return with([](auto& w) {
+         w.remove("tokenizer.ggml.scores");
+         w.template array<uint8_t>("tokenizer.ggml.scores", GgufWriter::kU8, {0, 0, 0, 0, 0, 0});
+       });
+     },
+     "'tokenizer.ggml.scores' is not an array of f32"},
+    {"token_type_type",
+     [] {
+       return with([](auto& w) {
+         w.remove("tokenizer.ggml.token_type");
+         w.template array<uint8_t>("tokenizer.ggml.token_type", GgufWriter::kU8, {0, 0, 0, 0, 0, 0});
+       });
+     },
+     "'tokenizer.ggml.token_type' is not an array of i32"},
+    {"byte_token_shape",
+     [] {
+       return with([](auto& w) {
+         w.remove("tokenizer.ggml.token_type");
+         w.template array<int32_t>("tokenizer.ggml.token_type", GgufWriter::kI32, {1, 6, 1, 1, 3, 3});
+       });
+     },
+     "token 1 of 'tokenizer.ggml.tokens' is a byte by its type"},
+    {"no_merges", [] { return with([](auto& w) { w.remove("tokenizer.ggml.merges"); }); },
+     "'tokenizer.ggml.merges'"},
+    {"special_outside", [] { return swapped<uint32_t>("tokenizer.ggml.eos_token_id", GgufWriter::kU32, 6); },
+     "'tokenizer.ggml.eos_token_id' is token 6"},
+    {"special_type", [] { return swapped<float>("tokenizer.ggml.eos_token_id", GgufWriter::kF32, 5); },
+     "'tokenizer.ggml.eos_token_id' is not a whole number"},
+    {"added_nothing", [] { return with([](auto& w) { w.remove("tokenizer.ggml.bos_token_id"); }); },
+     "'tokenizer.ggml.add_bos_token' asks"},
+    {"flag_type", [] { return swapped<uint32_t>("tokenizer.ggml.add_bos_token", GgufWriter::kU32, 1); },
+     "'tokenizer.ggml.add_bos_token' is not a boolean"},
+    {"pre_type", [] { return swapped<uint32_t>("tokenizer.ggml.pre", GgufWriter::kU32, 1); },
+     "'tokenizer.ggml.pre'"},
+    {"template_type", [] { return swapped<uint32_t>("tokenizer.chat_template", GgufWriter::kU32, 1); },
+     "'tokenizer.chat_template' is not a string"},
+    {"template_utf8",
+     [] {
+       return with([](auto& w) {
+         w.remove("tokenizer.chat_template");
+         w.string("tokenizer.chat_template", "\xC0\xAF");
+       });
+     },
+     "'tokenizer.chat_template' is not valid UTF-8"},
+    {"byte_missing", [] { return sentence_piece(0x41); }, "no token for the byte 0x41"},
+};
 
 void PrintTo(const Damage& damage, std::ostream* out) {
   *out << damage.name;
@@ -434,9 +427,9 @@ TEST_P(DamagedGguf, IsRefusedByNameAtOnce) {
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 32 * 1024) << "KiB: no allocation by a claimed number";
 }
 
-INSTANTIATE_TEST_SUITE_P(Layout, DamagedGguf, testing::ValuesIn(layout_damages()),
+INSTANTIATE_TEST_SUITE_P(Layout, DamagedGguf, testing::ValuesIn(kLayoutDamages),
                          [](const auto& damage) { return std::string(damage.param.name); });
-INSTANTIATE_TEST_SUITE_P(Vocabulary, DamagedGguf, testing::ValuesIn(vocabulary_damages()),
+INSTANTIATE_TEST_SUITE_P(Vocabulary, DamagedGguf, testing::ValuesIn(kVocabularyDamages),
                          [](const auto& damage) { return std::string(damage.param.name); });
 
 TEST(GgufFile, ASoundSentencePieceVocabularyPasses) {
