@@ -37,7 +37,8 @@ TEST_F(CatalogueTest, TheUsersOwnAddsAndReplaces) {
   ASSERT_TRUE(replace_file(folder_ / "catalogue.json",
                            R"({"format": 1, "default": "mine", "models": [
       {"name": "mine", "title": "Mine", "license": "MIT", "sources": [{"url": "https://example.com/m.gguf"}]},
-      {"name": "smollm2-135m", "title": "Other", "license": "MIT", "sources": [{"url": "http://x.example/s.gguf"}]}]})")
+      {"name": "smollm2-135m", "title": "Other", "license": "MIT",
+       "sources": [{"url": "http://x.example/s.gguf"}]}]})")
                   .ok());
   const auto catalogue = Catalogue::load(folder_);
   ASSERT_TRUE(catalogue.ok()) << catalogue.error().message;
@@ -67,7 +68,8 @@ TEST_F(CatalogueTest, MistakesAreNamed) {
        "'sha256' is not"},
       {R"({"format": 1, "models": [{"name": "x", "title": "t", "license": "l"}]})",
        "'sources' is not a list"},
-      {R"({"format": 1, "models": [{"name": "x", "title": "t", "license": "l", "sources": [{"url": "file:///etc"}]}]})",
+      {R"({"format": 1, "models": [{"name": "x", "title": "t", "license": "l",
+          "sources": [{"url": "file:///etc"}]}]})",
        "'url' is not an HTTP or HTTPS address"},
       {R"({"format": 1, "models": [{"name": "x", "title": "t", "license": "l", "sources": [{}]}]})",
        "neither 'url'"},

@@ -99,13 +99,16 @@ Status UrlDownload::run() {
     const uint64_t missing = options_.expected_bytes - std::min(position_, options_.expected_bytes);
     RH_TRY_STATUS(check_space(partial_.folder, missing, shown_url(url_)));
   }
+  bool anything = false;
   for (int failures = 0;;) {
     const uint64_t before = position_;
     const Status status = attempt();
     if (status.ok()) break;
     if (status.error().kind != ErrorKind::kNetwork) return status;
     failures = position_ > before ? 1 : failures + 1;
-    if (failures >= options_.attempts) return status;
+    anything |= position_ > before;
+    // A server that never sent a byte is not worth the whole patience: another source may.
+    if (failures >= (anything ? options_.attempts : std::min(options_.attempts, 2))) return status;
     if (!wait(failures)) {
       return make_error(ErrorKind::kCancelled, "the download of {} was cancelled", shown_url(url_));
     }

@@ -23,7 +23,7 @@ struct DownloadOptions {
   std::string index_url;        // of packages
   uint64_t expected_bytes = 0;  // of the whole file; 0: unknown
   bool pinned = false;          // the caller checks a hash, so a resume without an ETag is safe
-  int attempts = 5;             // failures in a row before giving up
+  int attempts = 5;             // failures in a row before giving up; 2 while nothing came
   std::chrono::milliseconds retry_delay{1000};  // doubled from failure to failure
   int stall_seconds = 60;
   // Bytes of the file so far and in all (0: unknown); false cancels. Called often, also while nothing
