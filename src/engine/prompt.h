@@ -33,7 +33,7 @@ class PromptBuilder {
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   // Null when the model has no template; the reason is then told to whoever asks for a chat.
-  std::unique_ptr<text::ChatTemplate> template_;
+  std::shared_ptr<const text::ChatTemplate> template_;
   Error template_error_;
 };
 

@@ -3,8 +3,9 @@
 //   parity MODEL [--prompts 20] [--most-tokens 4000] [--steps 48] [--kv f32] [--threads 2] [--self] TEXT...
 //
 // Prompts are cut from the TEXT files at seeded places, their lengths spread evenly in logarithm from 1 to most-tokens.
-// The reference is libllama with flash attention off and a float32 cache, micro-batches of 512. With --self a second
-// libllama with micro-batches of 64 is compared with it too: how far it differs from itself on quantised weights.
+// The reference is libllama with flash attention off and a float32 cache, micro-batches of 512. With --self it is libllama
+// as it comes (flash attention, float16 cache), and a second one with micro-batches of 64 is compared with it too: how far
+// it differs from itself on quantised weights.
 // Exit code 1 when a row's likeliest token differs without being a tie, or (with --limit X) a logit by more than X.
 #include <CLI/CLI.hpp>
 
@@ -75,7 +76,8 @@ Result<bool> run(const Arguments& arguments) {
   RH_TRY(auto runner, ModelRunner::open(options));
   const int context = arguments.most_tokens + arguments.steps + 64;
   RH_TRY(auto ours, RunnerSource::make(*runner, context, 512));
-  LlamaPeerOptions peer_options{arguments.model, options.adapters, arguments.threads, context, 512, false, true};
+  const bool exact_peer = !arguments.self;
+  LlamaPeerOptions peer_options{arguments.model, options.adapters, arguments.threads, context, 512, !exact_peer, exact_peer};
   RH_TRY(auto peer, LlamaPeer::open(peer_options));
   RH_TRY(const auto prompts, cut_prompts(runner->tokenizer(), arguments));
   RH_TRY(const ParityReport report, compare_logits(*peer, *ours, prompts, arguments.steps));
