@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <vector>
 
-#include "base/sha256.h"
 #include "io/archive.h"
 #include "io/file.h"
 #include "io/http.h"
+#include "model/file_hash.h"
 #include "model/package_index.h"
 
 namespace rhapsode::model {
@@ -297,24 +296,6 @@ void discard(const PartialPaths& partial) {
   std::error_code ignored;
   std::filesystem::remove(partial.file(), ignored);
   std::filesystem::remove(partial.state(), ignored);
-}
-
-Result<std::string> hash_file(const std::filesystem::path& path,
-                              const std::function<bool(uint64_t done, uint64_t total)>& on_progress) {
-  RH_TRY(const File file, File::open_read(path));
-  RH_TRY(const uint64_t size, file.size());
-  Sha256 hash;
-  std::vector<std::byte> buffer(size_t{4} << 20);
-  for (uint64_t at = 0;;) {
-    RH_TRY(const size_t count, file.read_some(buffer, at));
-    if (count == 0) break;
-    hash.update(std::span(buffer).first(count));
-    at += count;
-    if (on_progress && !on_progress(at, size)) {
-      return make_error(ErrorKind::kCancelled, "checking {} was cancelled", path.string());
-    }
-  }
-  return hash.finish();
 }
 
 }  // namespace rhapsode::model

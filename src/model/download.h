@@ -46,8 +46,4 @@ Status download(const ModelSource& source, const PartialPaths& partial, const Do
 // Forgets a partial file and its state.
 void discard(const PartialPaths& partial);
 
-// SHA-256 of a file; on_progress as above.
-Result<std::string> hash_file(const std::filesystem::path& path,
-                              const std::function<bool(uint64_t done, uint64_t total)>& on_progress);
-
 }  // namespace rhapsode::model

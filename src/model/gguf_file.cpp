@@ -86,6 +86,7 @@ struct GgufFile::Impl {
   std::filesystem::path path;
   std::string label;
   uint64_t bytes = 0;
+  std::vector<std::filesystem::path> files;
   std::vector<MappedFile> maps;
   GgufContent content;
 
@@ -109,6 +110,7 @@ Status GgufFile::Impl::add_shard(const std::filesystem::path& shard, GgufContent
   content.tensors = std::move(metadata.tensors);
   content.tensor_index = std::move(metadata.tensor_index);
   bytes += map.bytes().size();
+  files.push_back(shard);
   maps.push_back(std::move(map));
   return status;
 }
@@ -213,6 +215,9 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes) {
 const std::filesystem::path& GgufFile::path() const {
   return impl_->path;
 }
+std::vector<std::filesystem::path> GgufFile::files() const {
+  return impl_->files;
+}
 uint64_t GgufFile::file_bytes() const {
   return impl_->bytes;
 }
@@ -257,6 +262,12 @@ std::vector<std::string_view> GgufFile::keys() const {
   keys.reserve(impl_->content.entries.size());
   for (const GgufEntry& entry : impl_->content.entries) keys.push_back(entry.key);
   return keys;
+}
+
+std::span<const std::byte> GgufFile::raw_entry(std::string_view key) const {
+  const auto found = impl_->content.entry_index.find(key);
+  if (found == impl_->content.entry_index.end()) return {};
+  return impl_->content.entries[found->second].raw;
 }
 
 std::span<const GgufTensor> GgufFile::tensors() const {

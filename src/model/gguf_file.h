@@ -77,6 +77,8 @@ class GgufFile {
   ~GgufFile();
 
   const std::filesystem::path& path() const;
+  std::vector<std::filesystem::path> files()
+      const;                    // path(), or all shards in order; empty for bytes in memory
   uint64_t file_bytes() const;  // all shards
   // Reads all of it into memory now (io/mapped_file.h), so that first use does not stall.
   void populate() const;
@@ -89,6 +91,8 @@ class GgufFile {
   std::optional<std::string_view> text(std::string_view key) const;
   const GgufArray* array(std::string_view key) const;
   std::vector<std::string_view> keys() const;
+  // Key, type and value of one entry as they stand in the file, for copying; empty when the key is absent.
+  std::span<const std::byte> raw_entry(std::string_view key) const;
 
   std::span<const GgufTensor> tensors() const;
   const GgufTensor* tensor(std::string_view name) const;  // null when absent

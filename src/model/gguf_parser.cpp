@@ -144,6 +144,7 @@ Status GgufParser::parse_header() {
 
 Status GgufParser::parse_entry(uint64_t index, GgufContent& content) {
   const std::string which = fmt::format("metadata key {} of {}", index + 1, entry_count_);
+  const size_t start = offset_;
   uint64_t length = 0;
   if (!read(length)) return cut(which, 8);
   if (length == 0 || length > kMaxKeyBytes)
@@ -160,6 +161,7 @@ Status GgufParser::parse_entry(uint64_t index, GgufContent& content) {
     return damaged(fmt::format("metadata key '{}' stands in the file twice", shown(entry.key)));
   }
   RH_TRY_STATUS(parse_value(entry.key, entry.value));
+  entry.raw = bytes_.subspan(start, offset_ - start);
   content.entries.push_back(std::move(entry));
   return {};
 }

@@ -27,6 +27,7 @@ struct GgufValue {
 
 struct GgufEntry {
   std::string_view key;
+  std::span<const std::byte> raw;  // key, type and value as they stand in the file
   GgufValue value;
 };
 

@@ -1,10 +1,7 @@
 #include "model/pull.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -13,13 +10,13 @@
 #include "io/file.h"
 #include "io/http.h"
 #include "model/download.h"
+#include "model/file_hash.h"
 #include "model/gguf_file.h"
 
 namespace rhapsode::model {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr const char* kPublicIndex = "https://pypi.org/simple";
 
@@ -31,44 +28,6 @@ bool is_url(const std::string& what) {
 }
 bool is_path(const std::string& what) {
   return what.find('/') != std::string::npos || what.ends_with(".gguf");
-}
-
-// Size and modification time: what tells cheaply that a verified file is still the same.
-struct Stamp {
-  uint64_t bytes = 0;
-  int64_t modified_ns = 0;
-  bool operator==(const Stamp&) const = default;
-};
-
-std::optional<Stamp> stamp_of(const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
-  return Stamp{static_cast<uint64_t>(info.st_size),
-               static_cast<int64_t>(info.st_mtim.tv_sec) * 1000000000 + info.st_mtim.tv_nsec};
-}
-
-// What is remembered of a verified model.
-struct Verified {
-  Stamp stamp;
-  std::string sha256;
-  std::string source;
-};
-
-std::optional<Verified> read_verified(const fs::path& path) {
-  const Result<std::string> text = read_text_file(path, 1u << 16);
-  if (!text.ok()) return std::nullopt;
-  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto bytes = json.find("bytes"), modified = json.find("modified_ns");
-  const auto hash = json.find("sha256"), source = json.find("source");
-  const auto end = json.end();
-  if (bytes == end || modified == end || hash == end || source == end || !bytes->is_number_unsigned() ||
-      !modified->is_number_integer() || !hash->is_string() || !source->is_string()) {
-    return std::nullopt;
-  }
-  return Verified{{bytes->get<uint64_t>(), modified->get<int64_t>()},
-                  hash->get<std::string>(),
-                  source->get<std::string>()};
 }
 
 // One model on its way into the home folder.
@@ -117,11 +76,9 @@ PulledModel Pull::pulled(uint64_t bytes, std::string hash, std::string source, b
 }
 
 Status Pull::remember(const fs::path& path, const std::string& hash, const std::string& source) const {
-  const std::optional<Stamp> stamp = stamp_of(path);
+  const std::optional<FileStamp> stamp = stamp_of(path);
   if (!stamp) return make_error(ErrorKind::kIo, "{} disappeared while it was checked", path.string());
-  const Json json = {
-      {"bytes", stamp->bytes}, {"modified_ns", stamp->modified_ns}, {"sha256", hash}, {"source", source}};
-  return replace_file(verified_path(), json.dump() + "\n");
+  return write_note(verified_path(), {*stamp, hash, source});
 }
 
 Result<FileLock> Pull::lock() {
@@ -139,9 +96,9 @@ Result<FileLock> Pull::lock() {
 // The model, if the right bytes are in place already. A file whose bytes are not those of the catalogue does
 // not count.
 Result<std::optional<PulledModel>> Pull::find_present() {
-  const std::optional<Stamp> stamp = stamp_of(target_);
+  const std::optional<FileStamp> stamp = stamp_of(target_);
   if (!stamp) return std::optional<PulledModel>();
-  const std::optional<Verified> verified = read_verified(verified_path());
+  const std::optional<HashNote> verified = read_note(verified_path());
   std::string hash = verified ? verified->sha256 : "";
   const std::string source = verified ? verified->source : target_.string();
   if (!verified || verified->stamp != *stamp) {
@@ -224,7 +181,7 @@ Status Pull::fetch_any() {
 }
 
 Result<bool> Pull::same_as_local(const std::optional<PulledModel>& present) const {
-  const std::optional<Stamp> stamp = stamp_of(local_);
+  const std::optional<FileStamp> stamp = stamp_of(local_);
   if (!present || !stamp || stamp->bytes != present->bytes) return false;
   RH_TRY(const std::string hash, hash_file(local_, [&](uint64_t done, uint64_t total) {
            return report(PullStage::kVerifying, local_.string(), done, total);
@@ -261,7 +218,7 @@ Status Pull::copy_local() {
 }
 
 Result<PulledModel> Pull::finish() {
-  const std::optional<Stamp> stamp = stamp_of(partial_.file());
+  const std::optional<FileStamp> stamp = stamp_of(partial_.file());
   if (!stamp) return make_error(ErrorKind::kIo, "{} disappeared", partial_.file().string());
   // The note first: it names the file by its stamp, which a rename keeps, so a crash in between costs
   // nothing.
@@ -367,7 +324,7 @@ std::vector<LocalModel> local_models(const fs::path& home) {
   for (fs::directory_iterator at(home_of(home) / "models", code), end; !code && at != end;
        at.increment(code)) {
     const fs::path& path = at->path();
-    const std::optional<Stamp> stamp = stamp_of(path);
+    const std::optional<FileStamp> stamp = stamp_of(path);
     if (path.extension() != ".gguf" || !stamp) continue;
     models.push_back({path.stem().string(), path, stamp->bytes});
   }
