@@ -41,14 +41,13 @@ struct ThreadMemory {
     const auto d = static_cast<size_t>(head_dim);
     const size_t row = kBlockRows * d;
     const size_t page = kPageTokens * d;
-    floats.reserve(3 * row + 2 * page + kBlockRows * (kPageTokens + kKeyGroup + 7) + 256);
+    floats.reserve(3 * row + page + kBlockRows * (kPageTokens + kKeyGroup + 7) + 256);
     float* next = floats.data();
     const auto take = [&next](size_t count) { return std::exchange(next, next + count); };
     scratch.q = take(row);
     part.out = take(row);
     folded.out = take(row);
-    scratch.k = take(page);
-    scratch.v = take(page);
+    scratch.tile = take(page);
     scratch.weights = take(kBlockRows * kPageTokens);
     scratch.lanes = take(kBlockRows * kKeyGroup);
     scratch.row = take(256);

@@ -18,6 +18,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attend_kernels.cpp"
 #include "hwy/foreach_target.h"
 // foreach_target comes before the other per-target headers.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attend_math-inl.h"
 
@@ -64,15 +65,27 @@ struct PageTask {
   uint64_t visible = 0;  // to any row
   const float* k_scale = nullptr;
   const float* v_scale = nullptr;
+  const std::byte* next_k = nullptr;  // the page after this one, to be fetched meanwhile
+  const std::byte* next_v = nullptr;
   float soft_cap = 0.0f;
   bool uniform = false;  // every row sees exactly `visible`
+  Runs runs;             // of `visible`
 };
+
+// Asks for as many bytes of the next page as one step consumes of this one. Pages are runs of a few KiB, too
+// short for the hardware to learn: without this a decode step waits for the latency of memory instead of
+// using its bandwidth.
+template <size_t kBytes>
+HWY_INLINE void prefetch(const std::byte* next) {
+  for (size_t i = 0; i < kBytes; i += 64) hwy::Prefetch(next + i);
+}
 
 // scores[r][slots of `vectors` vectors] = q[r] . k, each score one chain of multiply-adds over the
 // dimensions.
 template <int kRows, int kVectors, class Type>
 HWY_INLINE void multiply_keys(const float* HWY_RESTRICT q, int d,
-                              const typename Type::Storage* HWY_RESTRICT k, float* HWY_RESTRICT scores) {
+                              const typename Type::Storage* HWY_RESTRICT k, const std::byte* next,
+                              float* HWY_RESTRICT scores) {
   const FloatTag f;
   constexpr int kPerGroup = kKeyGroup / kLanes;
   Float sums[kRows][kVectors];
@@ -80,6 +93,8 @@ HWY_INLINE void multiply_keys(const float* HWY_RESTRICT q, int d,
     for (Float& sum : row) sum = hn::Zero(f);
   }
   for (int i = 0; i < d; ++i) {
+    constexpr size_t kBytes = kVectors * kLanes * sizeof(typename Type::Storage);
+    prefetch<kBytes>(next + static_cast<size_t>(i) * kBytes);
     Float keys[kVectors];
     for (int j = 0; j < kVectors; ++j) {
       keys[j] = load(Type(), k + (j / kPerGroup) * d * kKeyGroup + i * kKeyGroup + (j % kPerGroup) * kLanes);
@@ -94,21 +109,27 @@ HWY_INLINE void multiply_keys(const float* HWY_RESTRICT q, int d,
   }
 }
 
-// out[r][columns] = out * rescale[r] + sum over the runs of weights[r][t] v[t], in slot order.
+// out[r][columns] = out * rescale[r] + sum over the visible runs of weights[r][t] v[t], in slot order;
+// `column` is the first of kVectors * kLanes columns.
 template <int kRows, int kVectors, class Type>
-HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const float* HWY_RESTRICT rescale, int d,
-                           const typename Type::Storage* HWY_RESTRICT v, const Runs& runs,
+HWY_INLINE void add_values(const PageTask& page, int column, const float* HWY_RESTRICT weights,
+                           const float* HWY_RESTRICT rescale, const typename Type::Storage* HWY_RESTRICT v,
                            float* HWY_RESTRICT out) {
   const FloatTag f;
+  constexpr size_t kElement = sizeof(typename Type::Storage);
+  const int d = page.head_dim;
   Float sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     const Float factor = hn::Set(f, rescale[r]);
-    for (int j = 0; j < kVectors; ++j) sums[r][j] = hn::Mul(factor, hn::LoadU(f, out + r * d + j * kLanes));
+    for (int j = 0; j < kVectors; ++j)
+      sums[r][j] = hn::Mul(factor, hn::LoadU(f, out + r * d + column + j * kLanes));
   }
-  for (int run = 0; run < runs.count; ++run) {
-    for (int t = runs.begin[run]; t < runs.end[run]; ++t) {
+  for (int run = 0; run < page.runs.count; ++run) {
+    for (int t = page.runs.begin[run]; t < page.runs.end[run]; ++t) {
+      const int offset = t * d + column;
+      prefetch<kVectors * kLanes * kElement>(page.next_v + static_cast<size_t>(offset) * kElement);
       Float values[kVectors];
-      for (int j = 0; j < kVectors; ++j) values[j] = load(Type(), v + t * d + j * kLanes);
+      for (int j = 0; j < kVectors; ++j) values[j] = load(Type(), v + offset + j * kLanes);
       for (int r = 0; r < kRows; ++r) {
         const Float weight = hn::Set(f, weights[r * kPageTokens + t]);
         for (int j = 0; j < kVectors; ++j) sums[r][j] = hn::MulAdd(weight, values[j], sums[r][j]);
@@ -116,7 +137,7 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const float* HWY_R
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[r][j], f, out + r * d + j * kLanes);
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[r][j], f, out + r * d + column + j * kLanes);
   }
 }
 
@@ -124,24 +145,24 @@ template <int kRows, class Type>
 void key_rows(const PageTask& page, const float* q, const typename Type::Storage* k, float* scores) {
   const int d = page.head_dim;
   if (kRegisterSpan == kPageTokens && std::countl_zero(page.visible) < kKeyGroup) {
-    return multiply_keys<kRows, kRegisterVectors, Type>(q, d, k, scores);
+    return multiply_keys<kRows, kRegisterVectors, Type>(q, d, k, page.next_k, scores);
   }
   for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
     if ((page.visible >> slot & 0xffffu) == 0) continue;
-    multiply_keys<kRows, kKeyGroup / kLanes, Type>(q, d, k + slot * d, scores + slot);
+    const std::byte* next = page.next_k + static_cast<size_t>(slot * d) * sizeof(typename Type::Storage);
+    multiply_keys<kRows, kKeyGroup / kLanes, Type>(q, d, k + slot * d, next, scores + slot);
   }
 }
 
 template <int kRows, class Type>
-void value_rows(const PageTask& page, const Runs& runs, const float* weights, const float* rescale,
+void value_rows(const PageTask& page, const float* weights, const float* rescale,
                 const typename Type::Storage* v, float* out) {
-  const int d = page.head_dim;
   int column = 0;
-  for (; column + kRegisterSpan <= d; column += kRegisterSpan) {
-    add_values<kRows, kRegisterVectors, Type>(weights, rescale, d, v + column, runs, out + column);
+  for (; column + kRegisterSpan <= page.head_dim; column += kRegisterSpan) {
+    add_values<kRows, kRegisterVectors, Type>(page, column, weights, rescale, v, out);
   }
-  for (; column < d; column += kKeyGroup) {
-    add_values<kRows, kKeyGroup / kLanes, Type>(weights, rescale, d, v + column, runs, out + column);
+  for (; column < page.head_dim; column += kKeyGroup) {
+    add_values<kRows, kKeyGroup / kLanes, Type>(page, column, weights, rescale, v, out);
   }
 }
 
@@ -224,20 +245,50 @@ void multiply_page(const PageTask& page, const typename Type::Storage* k, const 
   });
 }
 
+// Widens K or V of the groups that somebody sees. Both use the same tile, one after the other: it stays in
+// the first level cache together with the block's queries, weights and outputs.
 template <class Type>
-void attend_page(const PageTask& page, const typename Type::Storage* k, const typename Type::Storage* v,
-                 const Scratch& scratch, const BlockState& state) {
-  multiply_page<Type>(page, k, scratch);
+void widen_tile(const PageTask& page, const typename Type::Storage* in, float* HWY_RESTRICT tile) {
+  const FloatTag f;
+  const int group = page.head_dim * kKeyGroup;
+  for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
+    if ((page.visible >> slot & 0xffffu) == 0) continue;
+    const int begin = slot * page.head_dim;
+    for (int i = begin; i < begin + group; i += kLanes) hn::StoreU(load(Type(), in + i), f, tile + i);
+  }
+}
+
+template <class Type>
+void add_rows(const PageTask& page, const typename Type::Storage* v, const Scratch& scratch,
+              const BlockState& state) {
+  for_register_blocks(page.rows, [&](int row, auto count) {
+    value_rows<count, Type>(page, scratch.weights + row * kPageTokens, scratch.rescale + row, v,
+                            state.out + row * page.head_dim);
+  });
+}
+
+void soften_rows(const PageTask& page, const Scratch& scratch, const BlockState& state) {
   for (int r = 0; r < page.rows; ++r) {
     float* weights = scratch.weights + r * kPageTokens;
     const uint64_t visible = page.uniform ? page.visible : scratch.visible[r];
     scratch.rescale[r] = soften_row(page, visible, weights, state.max[r], scratch.lanes + r * kKeyGroup);
   }
-  const Runs runs = find_runs(page.visible);
-  for_register_blocks(page.rows, [&](int row, auto count) {
-    value_rows<count, Type>(page, runs, scratch.weights + row * kPageTokens, scratch.rescale + row, v,
-                            state.out + row * page.head_dim);
-  });
+}
+
+template <class Type>
+void attend_page(const PageTask& page, const typename Type::Storage* k, const typename Type::Storage* v,
+                 const Scratch& scratch, const BlockState& state) {
+  if (page.rows > kWideRows && !std::is_same_v<Type, F32>) {
+    widen_tile<Type>(page, k, scratch.tile);
+    multiply_page<F32>(page, scratch.tile, scratch);
+    soften_rows(page, scratch, state);
+    widen_tile<Type>(page, v, scratch.tile);
+    add_rows<F32>(page, scratch.tile, scratch, state);
+    return;
+  }
+  multiply_page<Type>(page, k, scratch);
+  soften_rows(page, scratch, state);
+  add_rows<Type>(page, v, scratch, state);
 }
 
 // Rotates one head by the angles of `position` and multiplies it with `factor`.
@@ -289,7 +340,10 @@ void rotate_block(const BlockTask& task, int32_t shift, float* q) {
 PageTask look_at_page(const BlockTask& task, const ResolvedReference& resolved, uint64_t* visible) {
   const BlockRows& rows = *task.rows;
   const int32_t window = task.site->window;
-  PageTask page{rows.count, task.shape->head_dim, 0, nullptr, nullptr, task.site->soft_cap, false};
+  PageTask page;
+  page.rows = rows.count;
+  page.head_dim = task.shape->head_dim;
+  page.soft_cap = task.site->soft_cap;
   if (!may_see(resolved, rows.lowest, rows.highest, window)) return page;
   if (all_see(resolved, rows.lowest, rows.highest, window)) {
     page.visible = resolved.reference.mask;
@@ -307,46 +361,52 @@ PageTask look_at_page(const BlockTask& task, const ResolvedReference& resolved, 
   return page;
 }
 
-template <class Type>
-void widen_page(const PageTask& page, const typename Type::Storage* k, const typename Type::Storage* v,
-                const Scratch& scratch) {
-  const FloatTag f;
-  const int group = page.head_dim * kKeyGroup;
-  for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
-    if ((page.visible >> slot & 0xffffu) == 0) continue;
-    const int begin = slot * page.head_dim;
-    for (int i = begin; i < begin + group; i += kLanes) {
-      hn::StoreU(load(Type(), k + i), f, scratch.k + i);
-      hn::StoreU(load(Type(), v + i), f, scratch.v + i);
+// The first reference at or after `index` that some row may see; the end of the list if there is none.
+size_t next_reference(const BlockTask& task, size_t index) {
+  const BlockRows& rows = *task.rows;
+  while (index < task.references.size() &&
+         !may_see(task.references[index], rows.lowest, rows.highest, task.site->window)) {
+    ++index;
+  }
+  return index;
+}
+
+// Calls use(index, page, view) for every page that some row sees, with the queries rotated into its frame.
+template <class Use>
+HWY_INLINE void for_each_page(const BlockTask& task, const Scratch& scratch, const Use& use) {
+  const PageReference* rotated = nullptr;
+  const auto view_of = [&](size_t index) {
+    return page_head(*task.shape, *task.references[index].reference.page, task.site->layer, task.kv_head);
+  };
+  for (size_t index = next_reference(task, 0); index < task.references.size();) {
+    const ResolvedReference& resolved = task.references[index];
+    const size_t next = next_reference(task, index + 1);
+    PageTask page = look_at_page(task, resolved, scratch.visible);
+    if (page.visible != 0) {
+      if (rotated == nullptr || rotated->shift != resolved.reference.shift) {
+        rotate_block(task, resolved.reference.shift, scratch.q);
+        rotated = &resolved.reference;
+      }
+      const PageHeadView view = view_of(index);
+      const PageHeadView next_view = next < task.references.size() ? view_of(next) : view;
+      page.k_scale = view.k_scale;
+      page.v_scale = view.v_scale;
+      page.next_k = next_view.k;
+      page.next_v = next_view.v;
+      page.runs = find_runs(page.visible);
+      use(index, page, view);
     }
+    index = next;
   }
 }
 
 template <class Type>
 void attend_pages(const BlockTask& task, const Scratch& scratch, const BlockState& state) {
   using Storage = typename Type::Storage;
-  const bool wide = task.rows->count > kWideRows && !std::is_same_v<Type, F32>;
-  const PageReference* rotated = nullptr;
-  for (const ResolvedReference& resolved : task.references) {
-    PageTask page = look_at_page(task, resolved, scratch.visible);
-    if (page.visible == 0) continue;
-    if (rotated == nullptr || rotated->shift != resolved.reference.shift) {
-      rotate_block(task, resolved.reference.shift, scratch.q);
-      rotated = &resolved.reference;
-    }
-    const PageHeadView view =
-        page_head(*task.shape, *resolved.reference.page, task.site->layer, task.kv_head);
-    page.k_scale = view.k_scale;
-    page.v_scale = view.v_scale;
-    const auto* k = reinterpret_cast<const Storage*>(view.k);
-    const auto* v = reinterpret_cast<const Storage*>(view.v);
-    if (wide) {
-      widen_page<Type>(page, k, v, scratch);
-      attend_page<F32>(page, scratch.k, scratch.v, scratch, state);
-    } else {
-      attend_page<Type>(page, k, v, scratch, state);
-    }
-  }
+  for_each_page(task, scratch, [&](size_t, const PageTask& page, const PageHeadView& view) {
+    attend_page<Type>(page, reinterpret_cast<const Storage*>(view.k),
+                      reinterpret_cast<const Storage*>(view.v), scratch, state);
+  });
 }
 
 void attend(const BlockTask& task, const Scratch& scratch, const BlockState& state) {
@@ -416,18 +476,7 @@ void finish(const BlockState& state, const BlockRows& rows, int d) {
 template <class Type>
 void mass_pages(const BlockTask& task, const Scratch& scratch, double* mass) {
   const FloatTag f;
-  const PageReference* rotated = nullptr;
-  for (size_t index = 0; index < task.references.size(); ++index) {
-    const ResolvedReference& resolved = task.references[index];
-    PageTask page = look_at_page(task, resolved, scratch.visible);
-    if (page.visible == 0) continue;
-    if (rotated == nullptr || rotated->shift != resolved.reference.shift) {
-      rotate_block(task, resolved.reference.shift, scratch.q);
-      rotated = &resolved.reference;
-    }
-    const PageHeadView view =
-        page_head(*task.shape, *resolved.reference.page, task.site->layer, task.kv_head);
-    page.k_scale = view.k_scale;
+  for_each_page(task, scratch, [&](size_t index, const PageTask& page, const PageHeadView& view) {
     multiply_page<Type>(page, reinterpret_cast<const typename Type::Storage*>(view.k), scratch);
     std::fill_n(scratch.row, kPageTokens, 0.0f);
     for (int r = 0; r < page.rows; ++r) {
@@ -441,10 +490,8 @@ void mass_pages(const BlockTask& task, const Scratch& scratch, double* mass) {
         hn::StoreU(hn::Add(hn::LoadU(f, sum), hn::IfThenElseZero(counts, exp2(x))), f, sum);
       }
     }
-    for (int slot = 0; slot < kPageTokens; ++slot) {
-      mass[index * kPageTokens + static_cast<size_t>(slot)] += scratch.row[slot];
-    }
-  }
+    for (size_t slot = 0; slot < kPageTokens; ++slot) mass[index * kPageTokens + slot] += scratch.row[slot];
+  });
 }
 
 void mass(const BlockTask& task, const Scratch& scratch, double* result) {
@@ -475,11 +522,18 @@ void narrow_to_f16(const float* in, int d, uint16_t* out) {
 
 // Quantises one row; returns its scale.
 float narrow_to_i8(const float* in, int d, int8_t* out) {
-  float largest = 0.0f;
-  for (int i = 0; i < d; ++i) largest = std::max(largest, std::abs(in[i]));
-  const float scale = largest / 127.0f;
-  const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-  for (int i = 0; i < d; ++i) out[i] = quantize_i8(in[i], inverse);
+  const FloatTag f;
+  const hn::RebindToSigned<FloatTag> ints;
+  const hn::Rebind<int8_t, FloatTag> bytes;
+  Float largest = hn::Zero(f);
+  for (int i = 0; i < d; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(f, in + i)));
+  const float scale = hn::GetLane(hn::MaxOfLanes(f, largest)) / 127.0f;
+  const Float inverse = hn::Set(f, scale > 0 ? 1.0f / scale : 0.0f);
+  for (int i = 0; i < d; i += kLanes) {
+    const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(f, in + i), inverse));
+    const auto clamped = hn::Max(hn::Min(rounded, hn::Set(ints, 127)), hn::Set(ints, -127));
+    hn::StoreU(hn::DemoteTo(bytes, clamped), bytes, out + i);
+  }
   return scale;
 }
 

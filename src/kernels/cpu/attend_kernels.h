@@ -57,8 +57,7 @@ struct BlockState {
 struct Scratch {
   float* q = nullptr;           // [kBlockRows][head_dim] rotated and scaled
   float* weights = nullptr;     // [kBlockRows][64] scores, then weights
-  float* k = nullptr;           // [4][head_dim][16] one page widened
-  float* v = nullptr;           // [64][head_dim]
+  float* tile = nullptr;        // [64 * head_dim] K or V of one page, widened
   float* lanes = nullptr;       // [kBlockRows][16] sums by lane
   float* rescale = nullptr;     // [kBlockRows]
   float* row = nullptr;         // [256] one K or V row on its way into a page
