@@ -1,6 +1,6 @@
 #include "cli/model_location.h"
 
-#include "cli/home.h"
+#include "base/system.h"
 
 namespace rhapsode::cli {
 
