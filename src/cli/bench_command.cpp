@@ -230,7 +230,7 @@ void print_rows(const char* title, const std::vector<SpeedRow>& rows, bool compa
     }
     table.add(std::move(cells));
   }
-  terminal.print("\n" + table.render(terminal));
+  terminal.print(fmt::format("\n{}", table.render(terminal)));
 }
 
 void print_report(const Report& report, Terminal& terminal) {
