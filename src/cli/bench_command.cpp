@@ -4,13 +4,13 @@
 #include "base/system.h"
 #include "cli/command.h"
 #include "cli/json_output.h"
-#include "cli/model_location.h"
 #include "cli/quantity.h"
 #include "cli/speed_meter.h"
 #include "cli/table.h"
 #include "engine/llama_peer.h"
 #include "engine/parity.h"
 #include "engine/weight_choice.h"
+#include "model/pull.h"
 
 namespace rhapsode::cli {
 namespace {
@@ -60,7 +60,7 @@ class Bench {
 
   Result<Report> run() {
     EngineOptions options = settings_.engine;
-    RH_TRY(options.model, locate_model(settings_.model));
+    RH_TRY(options.model, model::resolve_model(settings_.model));
     report_.model = options.model.stem().string();
     report_.weights = show_option(*find_option("weights"), settings_);
     report_.threads = threads_ = options.threads > 0 ? options.threads : usable_cores();

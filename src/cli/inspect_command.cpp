@@ -6,11 +6,11 @@
 
 #include "cli/command.h"
 #include "cli/json_output.h"
-#include "cli/model_location.h"
 #include "cli/quantity.h"
 #include "cli/table.h"
 #include "model/architecture.h"
 #include "model/gguf_file.h"
+#include "model/pull.h"
 
 namespace rhapsode::cli {
 namespace {
@@ -261,7 +261,7 @@ class Report {
 Result<int> run_inspect(Invocation& invocation) {
   const Settings& settings = invocation.settings;
   RH_TRY(const auto path,
-         locate_model(invocation.arguments.empty() ? settings.model : invocation.arguments.front()));
+         model::resolve_model(invocation.arguments.empty() ? settings.model : invocation.arguments.front()));
   RH_TRY(const GgufFile file, GgufFile::open(path));
   const Inspection inspection = inspect(file);
   if (settings.json) {

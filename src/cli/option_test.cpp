@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cli/command.h"
+#include "model/catalogue.h"
 
 namespace rhapsode::cli {
 namespace {
@@ -56,6 +57,12 @@ TEST(OptionTable, DefaultsAreValidAndReadBack) {
     ASSERT_TRUE(status.ok()) << status.error().message;
     EXPECT_EQ(show_option(spec, settings), shown) << spec.name;
   }
+}
+
+TEST(OptionTable, TheDefaultModelIsTheCatalogues) {
+  const auto catalogue = model::Catalogue::load("/nonexistent");
+  ASSERT_TRUE(catalogue.ok()) << catalogue.error().message;
+  EXPECT_EQ(Settings().model, catalogue->default_model());
 }
 
 TEST(OptionTable, SwitchesMatchTheirMembers) {

@@ -107,7 +107,8 @@ TEST_F(ConfigTest, UnknownKeysNameLineAndNearest) {
             "3: unknown key 'temprature'; did you mean 'temperature'?");
   EXPECT_EQ(refusal("xyzzy = 1\n"), "1: unknown key 'xyzzy'");
   EXPECT_EQ(refusal("[generat]\n"), "1: unknown section 'generat'; did you mean 'generate'?");
-  EXPECT_EQ(refusal("[generate]\nmax_token = 1\n"), "2: unknown key of [generate] 'max_token'; did you mean 'max_tokens'?");
+  EXPECT_EQ(refusal("[generate]\nmax_token = 1\n"),
+            "2: unknown key of [generate] 'max_token'; did you mean 'max_tokens'?");
   EXPECT_EQ(refusal("config = \"x\"\n"), "1: unknown key 'config'");
 }
 
