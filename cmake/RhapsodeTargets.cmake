@@ -7,6 +7,10 @@ endif()
 
 add_library(rhapsode_flags INTERFACE)
 target_compile_options(rhapsode_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns of overlapping copies inside its own std::string.
+  target_compile_options(rhapsode_flags INTERFACE -Wno-restrict)
+endif()
 target_include_directories(rhapsode_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(RHAPSODE_SANITIZE)
   string(REPLACE ";" "," _sanitizers "${RHAPSODE_SANITIZE}")

@@ -36,6 +36,7 @@ struct GeneratedToken {
   int32_t token = 0;
   float logprob = 0.0f;           // only with top_logprobs >= 0
   std::vector<TokenLogprob> top;  // the likeliest, best first
+  std::vector<float> logits;      // only on request: [vocabulary], as the model gave them
 };
 
 // Every token of the prompt is counted in exactly one of cached and evaluated.

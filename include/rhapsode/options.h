@@ -14,6 +14,7 @@ enum class KvStorage : uint8_t { kF32, kF16, kBF16, kI8 };
 enum class WeightFormat : uint8_t {
   kShipped,  // the file's own quantisation
   kBF16,     // a BF16 copy, made once and kept in the cache folder: faster prefill on CPUs with bf16 dot products
+  kMixed,    // the copy for passes of many rows (prefill), the shipped weights for decode; both in memory
 };
 
 struct AdapterOptions {
@@ -68,6 +69,7 @@ struct Request {
   std::vector<std::string> stop;  // the text ends before the first of these
   bool ignore_end = false;        // go on after the model's end-of-generation token
   int top_logprobs = -1;          // -1: no log-probs; n: those of the chosen token and of the n likeliest
+  bool logits = false;            // keep the whole row of logits behind every generated token (4 bytes x vocabulary each)
   bool prompt_logprobs = false;   // log-probs of the prompt's tokens, each given those before it
   bool truncate_prompt = false;   // too long a prompt loses its oldest tokens (reported) instead of being refused
   bool roll_context = false;      // a full context loses its oldest pages but the first (reported) instead of ending

@@ -121,7 +121,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   if (!options.trace_file.empty()) RH_TRY_STATUS(impl->tracer.open(options.trace_file));
 
   engine::RunnerOptions runner_options;
-  RH_TRY(runner_options.model, engine::choose_weights(options));
+  RH_TRY(const engine::WeightChoice choice, engine::choose_weights(options));
+  runner_options.model = choice.model;
+  runner_options.wide_model = choice.wide_model;
   runner_options.vocabulary = options.model;
   for (const AdapterOptions& adapter : options.adapters) {
     runner_options.adapters.push_back({adapter.path, adapter.scale});

@@ -388,6 +388,33 @@ TEST_F(EngineTest, PromptLogprobsAgreeWithGeneratedOnes) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(scored.prompt_logprobs[69 + i], generated.tokens[i].logprob);
 }
 
+TEST_F(EngineTest, LogitsAreKeptOnRequest) {
+  auto engine = open();
+  Request request = tokens_request(numbered(20), 3);
+  request.logits = true;
+  for (const auto& generated : run(*engine, request).tokens) {
+    ASSERT_EQ(generated.logits.size(), static_cast<size_t>(engine->model().vocabulary));
+    const auto best = std::max_element(generated.logits.begin(), generated.logits.end());
+    EXPECT_EQ(best - generated.logits.begin(), generated.token);
+  }
+}
+
+TEST_F(EngineTest, MixedWeightsPrefillLikeTheCopyAndDecodeLikeTheShipped) {
+  RH_REQUIRE_TINY_MODEL(quantised, "llama-q8_0");
+  options_.model = quantised;
+  options_.cache_folder = std::filesystem::path(testing::TempDir()) / "mixed_weights";
+  auto first_token = [&](WeightFormat weights, int prompt) {
+    options_.weights = weights;
+    auto engine = open();
+    Request request = tokens_request(numbered(prompt), 1);
+    request.logits = true;
+    return run(*engine, request).tokens.at(0).logits;
+  };
+  EXPECT_EQ(first_token(WeightFormat::kMixed, 64), first_token(WeightFormat::kBF16, 64));
+  EXPECT_EQ(first_token(WeightFormat::kMixed, 8), first_token(WeightFormat::kShipped, 8));
+  EXPECT_NE(first_token(WeightFormat::kBF16, 8), first_token(WeightFormat::kShipped, 8));
+}
+
 TEST_F(EngineTest, MalformedRequestsAreRefusedAndTheNextOneWorks) {
   auto engine = open();
   EXPECT_NE(refusal(*engine, Request{}).find("exactly one"), std::string::npos);

@@ -19,8 +19,13 @@
 
 namespace rhapsode::engine {
 
+// From so many rows on a pass uses the wide weights, if there are any.
+inline constexpr int kWideRows = 32;
+
 struct RunnerOptions {
   std::filesystem::path model;
+  // The same model with weights that are faster for many rows at once (a BF16 copy); empty: none.
+  std::filesystem::path wide_model;
   // The file the vocabulary is read from; empty: the model's own. (A weight copy keeps its original's vocabulary.)
   std::filesystem::path vocabulary;
   std::vector<model::Adapter> adapters;
@@ -50,6 +55,7 @@ class ModelRunner {
   kernels::Backend& backend() { return *backend_; }
 
  private:
+  Status load_wide(const RunnerOptions& options);
   ModelRunner(model::GgufFile file, model::Architecture architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
 
@@ -60,6 +66,9 @@ class ModelRunner {
   std::unique_ptr<kernels::Backend> backend_;
   model::ModelWeights weights_;
   int forward_ = 0;
+  std::unique_ptr<model::GgufFile> wide_file_;  // null: weights_ serve every pass
+  model::ModelWeights wide_weights_;
+  int wide_forward_ = 0;
 };
 
 }  // namespace rhapsode::engine
