@@ -1,6 +1,6 @@
-// Matrix products through the CPU back end, by weight type: one row in GB/s of weights read (decode), 512 rows in GFLOP/s
-// (prefill), and the share of what this machine was measured to do at most in the same run (read bandwidth; float32
-// multiply-adds: types with dot-product instructions of their own may go beyond it).
+// Matrix products through the CPU back end, by weight type: one row in GB/s of weights read (decode), 512
+// rows in GFLOP/s (prefill), and the share of what this machine was measured to do at most in the same run
+// (read bandwidth; float32 multiply-adds: types with dot-product instructions of their own may go beyond it).
 #include <benchmark/benchmark.h>
 #include <ggml.h>
 
@@ -39,7 +39,8 @@ std::vector<std::byte> random_matrices(ggml_type type) {
   const size_t matrix_bytes = ggml_row_size(type, kColumns) * kRows;
   std::vector<std::byte> bytes(matrix_bytes * kMatrices);
   ggml_quantize_chunk(type, values.data(), bytes.data(), 0, kRows, kColumns, nullptr);
-  for (int i = 1; i < kMatrices; ++i) std::copy_n(bytes.begin(), matrix_bytes, bytes.begin() + i * matrix_bytes);
+  for (int i = 1; i < kMatrices; ++i)
+    std::copy_n(bytes.begin(), matrix_bytes, bytes.begin() + i * matrix_bytes);
   return bytes;
 }
 
@@ -80,7 +81,8 @@ void matmul(benchmark::State& state, ggml_type type, int rows) {
   auto product = make_product(type, rows);
   const int32_t last = rows - 1;
   for (auto _ : state) {
-    auto result = product->backend->run({product->tokens, &product->plan, std::span(&last, 1)}, product->recipe);
+    auto result =
+        product->backend->run({product->tokens, &product->plan, std::span(&last, 1)}, product->recipe);
     if (!result.ok()) state.SkipWithError(result.error().message.c_str());
   }
   rhapsode::bench::ThreadTeam team(kThreads);

@@ -10,11 +10,14 @@ namespace rhapsode::engine {
 namespace {
 
 // The shape of qwen2.5-coder-0.5b in float16.
-kernels::KvShape shape() { return {.layers = 24, .kv_heads = 2, .head_dim = 64, .type = kernels::KvType::kF16}; }
+kernels::KvShape shape() {
+  return {.layers = 24, .kv_heads = 2, .head_dim = 64, .type = kernels::KvType::kF16};
+}
 
 struct LongSequence {
   explicit LongSequence(int tokens)
-      : pool(store::PagePool::create(shape(), shape().block_bytes() * (tokens / 64 + 8)).value()), sequence(*pool) {
+      : pool(store::PagePool::create(shape(), shape().block_bytes() * (tokens / 64 + 8)).value()),
+        sequence(*pool) {
     (void)sequence.reserve(tokens);
     sequence.commit(tokens);
   }

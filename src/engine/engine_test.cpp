@@ -1,4 +1,5 @@
-// The engine through its public face, on tiny random models: what a request may expect whatever happens around it.
+// The engine through its public face, on tiny random models: what a request may expect whatever happens
+// around it.
 #include "rhapsode/engine.h"
 
 #include <gtest/gtest.h>
@@ -163,7 +164,8 @@ TEST_F(EngineTest, DeterministicModeGivesTheSameBytesHoweverItIsRun) {
         if (expected.empty()) expected = got;
         ASSERT_EQ(got, expected) << "cache " << cache << ", threads " << threads << ", batch " << batch;
         // Again, now from the cache, one at a time.
-        for (size_t i = 0; i < requests.size(); ++i) ASSERT_EQ(signature(run(*engine, requests[i])), expected[i]);
+        for (size_t i = 0; i < requests.size(); ++i)
+          ASSERT_EQ(signature(run(*engine, requests[i])), expected[i]);
       }
     }
   }
@@ -195,8 +197,8 @@ TEST_F(EngineTest, ManyThreadsWithRandomCancelsEachGetTheirSoloResult) {  // V11
         }
         const Response response = generation.wait().value();
         const auto got = signature(response);
-        const bool is_prefix = got.size() <= solo[which].size() &&
-                               std::equal(got.begin(), got.end(), solo[which].begin());
+        const bool is_prefix =
+            got.size() <= solo[which].size() && std::equal(got.begin(), got.end(), solo[which].begin());
         const bool complete = response.finish == FinishReason::kLength;
         wrong += !is_prefix || (complete && got != solo[which]);
         (complete ? finished : cancelled) += 1;
@@ -274,7 +276,8 @@ TEST_F(EngineTest, APoolTooSmallForAllLetsEachFinishInTurn) {  // V5
   }
   EXPECT_GT(engine->stats().preemptions, 0u);
   EXPECT_EQ(engine->stats().kv_used_bytes, 0u);
-  EXPECT_EQ(run(*engine, tokens_request(numbered(900), 90)).tokens.size(), 90u) << "alone, one may use it all";
+  EXPECT_EQ(run(*engine, tokens_request(numbered(900), 90)).tokens.size(), 90u)
+      << "alone, one may use it all";
   EXPECT_NE(refusal(*engine, tokens_request(numbered(1100), 10)).find("--kv-cap"), std::string::npos);
 }
 
@@ -456,7 +459,8 @@ TEST_F(EngineTest, AdaptersChangeResultsAndNeverShareKv) {  // C8
   options_.adapters = {{adapter, 0.25f}, {adapter, 0.25f}};
   auto twice = open();
   const auto two_quarters = run(*twice, tokens_request(numbered(60), 8));
-  EXPECT_NEAR(two_quarters.tokens[0].logprob, run(*half, tokens_request(numbered(60), 8)).tokens[0].logprob, 1e-3);
+  EXPECT_NEAR(two_quarters.tokens[0].logprob, run(*half, tokens_request(numbered(60), 8)).tokens[0].logprob,
+              1e-3);
 }
 
 TEST_F(EngineTest, TraceNamesEveryStage) {
@@ -466,7 +470,8 @@ TEST_F(EngineTest, TraceNamesEveryStage) {
   engine.reset();
   std::ifstream file(options_.trace_file);
   const std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  for (const char* name : {"load", "tokenize", "queue", "prefill pass", "layers", "decode pass", "sample", "request"}) {
+  for (const char* name :
+       {"load", "tokenize", "queue", "prefill pass", "layers", "decode pass", "sample", "request"}) {
     EXPECT_NE(json.find(std::string("\"name\":\"") + name + "\""), std::string::npos) << name;
   }
 }

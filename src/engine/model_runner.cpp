@@ -41,9 +41,10 @@ Status ModelRunner::load_wide(const RunnerOptions& options) {
   RH_TRY(model::GgufFile file, model::GgufFile::open(options.wide_model));
   wide_file_ = std::make_unique<model::GgufFile>(std::move(file));
   RH_TRY(const model::Architecture architecture, model::parse_architecture(*wide_file_));
-  if (architecture.parameters != architecture_.parameters || architecture.vocabulary != architecture_.vocabulary) {
-    return make_error(ErrorKind::kCorrupt, "{} is no copy of {}: their sizes differ", options.wide_model.string(),
-                      options.model.string());
+  if (architecture.parameters != architecture_.parameters ||
+      architecture.vocabulary != architecture_.vocabulary) {
+    return make_error(ErrorKind::kCorrupt, "{} is no copy of {}: their sizes differ",
+                      options.wide_model.string(), options.model.string());
   }
   RH_TRY(wide_weights_, model::ModelWeights::load(*wide_file_, architecture_, options.adapters, *backend_));
   wide_forward_ = backend_->add_recipe(model::forward_recipe(architecture_, wide_weights_));
@@ -52,8 +53,8 @@ Status ModelRunner::load_wide(const RunnerOptions& options) {
 
 Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& batch) {
   if (static_cast<int>(batch.tokens.size()) != batch.plan->rows() || batch.tokens.empty()) {
-    return make_error(ErrorKind::kInternal, "a batch of {} tokens with a plan of {} rows", batch.tokens.size(),
-                      batch.plan->rows());
+    return make_error(ErrorKind::kInternal, "a batch of {} tokens with a plan of {} rows",
+                      batch.tokens.size(), batch.plan->rows());
   }
   for (int32_t token : batch.tokens) {
     if (token < 0 || token >= architecture_.vocabulary) {

@@ -24,7 +24,8 @@ Status Scheduler::sample_next(RequestState& request, std::span<const float> row)
   return {};
 }
 
-Status Scheduler::keep_prompt_logprobs(RequestState& request, const Slice& slice, std::span<const float> logits) {
+Status Scheduler::keep_prompt_logprobs(RequestState& request, const Slice& slice,
+                                       std::span<const float> logits) {
   const size_t vocabulary = runner_.architecture().vocabulary;
   const int first = request.sequence.tokens() - slice.rows;
   for (int row = 0; row < slice.rows; ++row) {

@@ -10,7 +10,8 @@ Result<WeightChoice> choose_weights(const EngineOptions& options) {
   copy_options.home = options.cache_folder;
   copy_options.cap_bytes = options.weight_cache_cap_bytes;
   copy_options.threads = options.threads;
-  RH_TRY(const model::WeightCopy copy, model::weight_copy(options.model, model::CopyType::kBF16, copy_options));
+  RH_TRY(const model::WeightCopy copy,
+         model::weight_copy(options.model, model::CopyType::kBF16, copy_options));
   if (options.weights == WeightFormat::kMixed) return WeightChoice{options.model, copy.path};
   return WeightChoice{copy.path, {}};
 }

@@ -13,7 +13,8 @@ struct WeightChoice {
   std::filesystem::path wide_model;  // for passes of many rows; empty: the same
 };
 
-// Makes the copy when it is asked for and absent (seconds); the cache stays under options.weight_cache_cap_bytes.
+// Makes the copy when it is asked for and absent (seconds); the cache stays under
+// options.weight_cache_cap_bytes.
 Result<WeightChoice> choose_weights(const EngineOptions& options);
 
 }  // namespace rhapsode::engine
