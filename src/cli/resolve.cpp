@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "base/system.h"
+#include "cli/home.h"
 
 namespace rhapsode::cli {
 namespace {

@@ -15,7 +15,6 @@
 
 #include "rhapsode/options.h"
 #include "rhapsode/result.h"
-#include "text/template_guard.h"
 
 namespace rhapsode::text {
 
@@ -37,7 +36,8 @@ struct JinjaVariables {
 
 class JinjaTemplate {
  public:
-  static Result<JinjaTemplate> parse(const GuardedTemplate& guarded);
+  // A source that check_template() has passed.
+  static Result<JinjaTemplate> parse(const std::string& source);
 
   // Contents are messages' text; roles count as the template's, so they must have been checked.
   Result<std::vector<RenderedPart>> render(std::span<const Message> messages,
