@@ -1,4 +1,5 @@
-// Rung 1 on every architecture, rotary kind, weight type and adapter for which a tiny random model can be written.
+// Rung 1 on every architecture, rotary kind, weight type and adapter for which a tiny random model can be
+// written.
 #include <gtest/gtest.h>
 
 #include "engine/llama_peer.h"
@@ -10,7 +11,7 @@ namespace {
 
 struct Case {
   const char* model;
-  const char* adapter;   // "": none
+  const char* adapter;     // "": none
   double most_difference;  // of logits; 8-bit activations of quantised weights differ by more
 };
 
@@ -50,15 +51,16 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"llama-f32", "", 0.01}, Case{"llama-f16", "", 0.05}, Case{"llama-bf16", "", 0.5},
                       Case{"llama-q8_0", "", 0.5}, Case{"llama-q4_0", "", 0.5}, Case{"llama-q4_k", "", 0.5},
                       Case{"llama-mha-tied", "", 0.01}, Case{"llama-mqa-wide-head", "", 0.01},
-                      Case{"llama-factors", "", 0.01}, Case{"llama-linear", "", 0.01}, Case{"llama-yarn", "", 0.01},
-                      Case{"qwen2-f32", "", 0.01}, Case{"qwen2-q8_0", "", 0.5}, Case{"qwen2-yarn", "", 0.01},
-                      Case{"qwen3-f32", "", 0.01}, Case{"qwen3-f16", "", 0.05}, Case{"gemma3-f32", "", 0.01},
-                      Case{"gemma3-q8_0", "", 0.5}, Case{"gemma3-linear", "", 0.01},
-                      Case{"llama-f32", "lora-llama-attention", 0.01}, Case{"llama-f32", "lora-llama-all", 0.05},
-                      Case{"llama-q8_0", "lora-llama-q8_0", 0.5}, Case{"qwen2-f32", "lora-qwen2", 0.01},
-                      Case{"gemma3-f32", "lora-gemma3", 0.01}),
+                      Case{"llama-factors", "", 0.01}, Case{"llama-linear", "", 0.01},
+                      Case{"llama-yarn", "", 0.01}, Case{"qwen2-f32", "", 0.01}, Case{"qwen2-q8_0", "", 0.5},
+                      Case{"qwen2-yarn", "", 0.01}, Case{"qwen3-f32", "", 0.01}, Case{"qwen3-f16", "", 0.05},
+                      Case{"gemma3-f32", "", 0.01}, Case{"gemma3-q8_0", "", 0.5},
+                      Case{"gemma3-linear", "", 0.01}, Case{"llama-f32", "lora-llama-attention", 0.01},
+                      Case{"llama-f32", "lora-llama-all", 0.05}, Case{"llama-q8_0", "lora-llama-q8_0", 0.5},
+                      Case{"qwen2-f32", "lora-qwen2", 0.01}, Case{"gemma3-f32", "lora-gemma3", 0.01}),
     [](const auto& test) {
-      std::string name = std::string(test.param.model) + (*test.param.adapter ? "__" : "") + test.param.adapter;
+      std::string name =
+          std::string(test.param.model) + (*test.param.adapter ? "__" : "") + test.param.adapter;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });

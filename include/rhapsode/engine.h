@@ -1,8 +1,8 @@
 // The engine: one model, one KV pool, any number of requests batched together.
 //
-// Engine::open() loads the model and starts one worker thread, which runs passes of up to batch_tokens rows over all
-// requests in flight. Requests share the KV of equal prefixes; a request that does not fit the pool waits until it does,
-// or is refused when it never can. Destroying the engine cancels what is in flight.
+// Engine::open() loads the model and starts one worker thread, which runs passes of up to batch_tokens rows
+// over all requests in flight. Requests share the KV of equal prefixes; a request that does not fit the pool
+// waits until it does, or is refused when it never can. Destroying the engine cancels what is in flight.
 // Threads: every function may be called from any thread at any time, except from within on_text.
 // Errors: sentences that name what, where and what to do; a failed request never affects another.
 #pragma once
@@ -19,10 +19,10 @@
 namespace rhapsode {
 
 enum class FinishReason : uint8_t {
-  kEnd,         // the model ended its turn
+  kEnd,  // the model ended its turn
   kStopString,
-  kLength,      // max_tokens
-  kContext,     // the context is full
+  kLength,   // max_tokens
+  kContext,  // the context is full
   kCancelled,
 };
 const char* to_string(FinishReason reason);  // "end", "stop", "length", "context", "cancelled"
@@ -36,6 +36,7 @@ struct GeneratedToken {
   int32_t token = 0;
   float logprob = 0.0f;           // only with top_logprobs >= 0
   std::vector<TokenLogprob> top;  // the likeliest, best first
+  std::vector<float> logits;      // only on request: [vocabulary], as the model gave them
 };
 
 // Every token of the prompt is counted in exactly one of cached and evaluated.
@@ -50,10 +51,10 @@ struct Usage {
 };
 
 struct StageTimes {
-  double queue_ms = 0;      // submit to first pass
+  double queue_ms = 0;  // submit to first pass
   double tokenize_ms = 0;
-  double prefill_ms = 0;    // passes that evaluated the prompt
-  double ttft_ms = 0;       // submit to first token
+  double prefill_ms = 0;  // passes that evaluated the prompt
+  double ttft_ms = 0;     // submit to first token
   double decode_ms = 0;
   double sample_ms = 0;
   double total_ms = 0;
@@ -93,7 +94,7 @@ struct EngineStats {
   uint64_t passes = 0;
   uint64_t rows = 0;  // tokens evaluated
   uint64_t cached_tokens = 0;
-  uint64_t evictions = 0;  // prefix-cache pages dropped to make room
+  uint64_t evictions = 0;    // prefix-cache pages dropped to make room
   uint64_t preemptions = 0;  // requests put back into the queue because the pool was full
   uint64_t page_copies = 0;  // copy-on-write copies
   int running = 0;
@@ -103,7 +104,8 @@ struct EngineStats {
 // A request in flight. Copies refer to the same request; dropping the last one does not cancel it.
 class Generation {
  public:
-  // Blocks until the request has ended. A cancelled one returns its text so far with FinishReason::kCancelled.
+  // Blocks until the request has ended. A cancelled one returns its text so far with
+  // FinishReason::kCancelled.
   Result<Response> wait();
   // Ends the request within one pass. Safe to call at any time, more than once.
   void cancel();

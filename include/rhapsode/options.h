@@ -13,7 +13,9 @@ namespace rhapsode {
 enum class KvStorage : uint8_t { kF32, kF16, kBF16, kI8 };
 enum class WeightFormat : uint8_t {
   kShipped,  // the file's own quantisation
-  kBF16,     // a BF16 copy, made once and kept in the cache folder: faster prefill on CPUs with bf16 dot products
+  kBF16,     // a BF16 copy, made once and kept in the cache folder: faster prefill on CPUs with bf16 dot
+             // products
+  kMixed,    // the copy for passes of many rows (prefill), the shipped weights for decode; both in memory
 };
 
 struct AdapterOptions {
@@ -22,21 +24,21 @@ struct AdapterOptions {
 };
 
 struct EngineOptions {
-  std::filesystem::path model;             // a GGUF file
-  std::vector<AdapterOptions> adapters;    // applied together, in order
+  std::filesystem::path model;           // a GGUF file
+  std::vector<AdapterOptions> adapters;  // applied together, in order
   WeightFormat weights = WeightFormat::kShipped;
   KvStorage kv_type = KvStorage::kF16;
-  int threads = 0;                         // 0: every core the process may use
-  int context_tokens = 0;                  // most tokens one sequence may hold; 0: what the model was trained on
-  bool beyond_trained_context = false;     // allow context_tokens above the trained length
-  int batch_tokens = 512;                  // most rows evaluated in one pass; a prompt is prefilled in such chunks
-  int pass_ms = 250;                       // aim for a pass while somebody waits for the next token: shorter prefill chunks
-  uint64_t kv_cap_bytes = 0;               // bytes of KV pages, prefix cache included; 0: a quarter of the memory
-  bool prefix_cache = true;                // keep and reuse the KV of exact prefixes
-  bool deterministic = false;              // same bytes whatever the cache, batch and thread count; slower
-  std::filesystem::path cache_folder;      // for weight copies; empty: $RHAPSODE_HOME or ~/.cache/rhapsode
+  int threads = 0;                      // 0: every core the process may use
+  int context_tokens = 0;               // most tokens one sequence may hold; 0: what the model was trained on
+  bool beyond_trained_context = false;  // allow context_tokens above the trained length
+  int batch_tokens = 512;  // most rows evaluated in one pass; a prompt is prefilled in such chunks
+  int pass_ms = 250;       // aim for a pass while somebody waits for the next token: shorter prefill chunks
+  uint64_t kv_cap_bytes = 0;           // bytes of KV pages, prefix cache included; 0: a quarter of the memory
+  bool prefix_cache = true;            // keep and reuse the KV of exact prefixes
+  bool deterministic = false;          // same bytes whatever the cache, batch and thread count; slower
+  std::filesystem::path cache_folder;  // for weight copies; empty: $RHAPSODE_HOME or ~/.cache/rhapsode
   uint64_t weight_cache_cap_bytes = 8ull << 30;
-  std::filesystem::path trace_file;        // Perfetto JSON of every stage; empty: no tracing
+  std::filesystem::path trace_file;  // Perfetto JSON of every stage; empty: no tracing
 };
 
 struct SamplingOptions {
@@ -56,21 +58,25 @@ struct Message {
   std::string content;
 };
 
-// One completion to make. The prompt is exactly one of `messages` (rendered by the model's chat template), `text`
-// (raw) or `tokens`. Text never turns into special tokens; only the template's own do.
+// One completion to make. The prompt is exactly one of `messages` (rendered by the model's chat template),
+// `text` (raw) or `tokens`. Text never turns into special tokens; only the template's own do.
 struct Request {
   std::vector<Message> messages;
   std::string text;
   std::vector<int32_t> tokens;
 
-  int max_tokens = 256;           // 0: prefill only, to warm the prefix cache
+  int max_tokens = 256;  // 0: prefill only, to warm the prefix cache
   SamplingOptions sampling;
   std::vector<std::string> stop;  // the text ends before the first of these
   bool ignore_end = false;        // go on after the model's end-of-generation token
   int top_logprobs = -1;          // -1: no log-probs; n: those of the chosen token and of the n likeliest
-  bool prompt_logprobs = false;   // log-probs of the prompt's tokens, each given those before it
-  bool truncate_prompt = false;   // too long a prompt loses its oldest tokens (reported) instead of being refused
-  bool roll_context = false;      // a full context loses its oldest pages but the first (reported) instead of ending
+  bool logits =
+      false;  // keep the whole row of logits behind every generated token (4 bytes x vocabulary each)
+  bool prompt_logprobs = false;  // log-probs of the prompt's tokens, each given those before it
+  bool truncate_prompt =
+      false;  // too long a prompt loses its oldest tokens (reported) instead of being refused
+  bool roll_context =
+      false;  // a full context loses its oldest pages but the first (reported) instead of ending
 
   // Called on the engine's thread with each new piece of text: valid UTF-8, never part of a stop string.
   // Keep it short: it holds up every sequence of the batch. Return false to cancel.

@@ -1,8 +1,8 @@
 // Result<T>: a value or an Error, returned by every call of the library that can fail.
 //
-// The library never throws on purpose, prints, aborts or exits. An Error says in one sentence what went wrong,
-// where, and what the caller can do; its kind tells programs how to react.
-// Cost: one std::variant. Threads: a Result is an ordinary value.
+// The library never throws on purpose, prints, aborts or exits. An Error says in one sentence what went
+// wrong, where, and what the caller can do; its kind tells programs how to react. Cost: one std::variant.
+// Threads: a Result is an ordinary value.
 #pragma once
 
 #include <string>
@@ -36,7 +36,8 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }

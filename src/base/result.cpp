@@ -7,17 +7,28 @@ namespace rhapsode {
 
 const char* to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInvalidArgument: return "invalid_argument";
-    case ErrorKind::kNotFound: return "not_found";
-    case ErrorKind::kCorrupt: return "corrupt";
-    case ErrorKind::kUnsupported: return "unsupported";
-    case ErrorKind::kTooLarge: return "too_large";
-    case ErrorKind::kNoSpace: return "no_space";
-    case ErrorKind::kPermission: return "permission";
-    case ErrorKind::kIo: return "io";
-    case ErrorKind::kNetwork: return "network";
-    case ErrorKind::kCancelled: return "cancelled";
-    case ErrorKind::kInternal: return "internal";
+    case ErrorKind::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorKind::kNotFound:
+      return "not_found";
+    case ErrorKind::kCorrupt:
+      return "corrupt";
+    case ErrorKind::kUnsupported:
+      return "unsupported";
+    case ErrorKind::kTooLarge:
+      return "too_large";
+    case ErrorKind::kNoSpace:
+      return "no_space";
+    case ErrorKind::kPermission:
+      return "permission";
+    case ErrorKind::kIo:
+      return "io";
+    case ErrorKind::kNetwork:
+      return "network";
+    case ErrorKind::kCancelled:
+      return "cancelled";
+    case ErrorKind::kInternal:
+      return "internal";
   }
   return "internal";
 }

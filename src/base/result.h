@@ -31,8 +31,8 @@ Error make_system_error(int error_number, const std::string& what);
   declaration = std::move(RH_CONCAT(rh_result_, __LINE__)).value()
 
 // RH_TRY_STATUS(flush()): returns the error from the enclosing function, if there is one.
-#define RH_TRY_STATUS(expression)                                \
-  do {                                                           \
-    auto rh_status = (expression);                               \
+#define RH_TRY_STATUS(expression)                                     \
+  do {                                                                \
+    auto rh_status = (expression);                                    \
     if (!rh_status.ok()) return ::rhapsode::Error(rh_status.error()); \
   } while (false)

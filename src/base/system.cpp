@@ -19,7 +19,8 @@ int usable_cores() {
 }
 
 uint64_t memory_bytes() {
-  uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  uint64_t bytes =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   std::ifstream limit_file("/sys/fs/cgroup/memory.max");
   uint64_t limit = 0;
   if (limit_file >> limit && limit > 0) bytes = std::min(bytes, limit);

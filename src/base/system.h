@@ -12,7 +12,8 @@ int usable_cores();
 // Physical memory, or the control group's limit where that is lower.
 uint64_t memory_bytes();
 
-// $RHAPSODE_HOME, else $XDG_CACHE_HOME/rhapsode, else ~/.cache/rhapsode: models, weight copies and configuration.
+// $RHAPSODE_HOME, else $XDG_CACHE_HOME/rhapsode, else ~/.cache/rhapsode: models, weight copies and
+// configuration.
 std::filesystem::path home_folder();
 
 }  // namespace rhapsode

@@ -14,7 +14,8 @@ Status Tracer::open(const std::filesystem::path& path) {
   return {};
 }
 
-void Tracer::span(const char* name, int64_t begin_ns, int64_t end_ns, int64_t track, TraceArguments arguments) {
+void Tracer::span(const char* name, int64_t begin_ns, int64_t end_ns, int64_t track,
+                  TraceArguments arguments) {
   if (!enabled_) return;
   std::lock_guard lock(mutex_);
   if (spans_.size() >= kMostSpans) {
@@ -35,9 +36,11 @@ Status Tracer::close() {
     for (const auto& [name, value] : span.arguments) {
       arguments += fmt::format("{}\"{}\":{}", arguments.empty() ? "" : ",", name, value);
     }
-    json += fmt::format("{}{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{{}}}}}",
-                        separator, span.track, span.name, span.begin_ns * 1e-3,
-                        (span.end_ns - span.begin_ns) * 1e-3, arguments);
+    json += fmt::format(
+        "{}{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{{}}}}"
+        "}",
+        separator, span.track, span.name, span.begin_ns * 1e-3, (span.end_ns - span.begin_ns) * 1e-3,
+        arguments);
     separator = ",\n";
   }
   json += "\n]}\n";
@@ -45,7 +48,8 @@ Status Tracer::close() {
   std::FILE* file = std::fopen(path_.c_str(), "w");
   if (!file) return make_system_error(errno, "writing the trace file " + path_.string());
   const bool written = std::fwrite(json.data(), 1, json.size(), file) == json.size();
-  if (std::fclose(file) != 0 || !written) return make_system_error(errno, "writing the trace file " + path_.string());
+  if (std::fclose(file) != 0 || !written)
+    return make_system_error(errno, "writing the trace file " + path_.string());
   return {};
 }
 

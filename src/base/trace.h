@@ -1,8 +1,9 @@
-// A tracer of spans in time, written as Chrome/Perfetto JSON ("traceEvents", complete events in microseconds).
+// A tracer of spans in time, written as Chrome/Perfetto JSON ("traceEvents", complete events in
+// microseconds).
 //
-// A Tracer that was not opened on a file does nothing and costs one branch a call. Spans are kept in memory and written
-// on close(), at most kMostSpans of them; what did not fit is counted in the file's "dropped" field.
-// Threads: all functions from any thread.
+// A Tracer that was not opened on a file does nothing and costs one branch a call. Spans are kept in memory
+// and written on close(), at most kMostSpans of them; what did not fit is counted in the file's "dropped"
+// field. Threads: all functions from any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ class Tracer {
   bool enabled() const { return enabled_; }
 
   // One finished span. `track` groups spans into rows: 0 is the engine, n is request n.
-  void span(const char* name, int64_t begin_ns, int64_t end_ns, int64_t track = 0, TraceArguments arguments = {});
+  void span(const char* name, int64_t begin_ns, int64_t end_ns, int64_t track = 0,
+            TraceArguments arguments = {});
 
   // Writes the file; later spans are ignored. Called by the destructor too, which cannot report an error.
   Status close();

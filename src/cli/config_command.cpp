@@ -1,8 +1,8 @@
 // `rhapsode config`: every option's value and where it comes from.
 #include <algorithm>
 
+#include "base/system.h"
 #include "cli/command.h"
-#include "cli/home.h"
 #include "cli/json_output.h"
 #include "cli/suggest.h"
 #include "cli/table.h"

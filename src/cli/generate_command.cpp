@@ -3,10 +3,10 @@
 
 #include "cli/command.h"
 #include "cli/json_output.h"
-#include "cli/model_location.h"
 #include "cli/prompt.h"
 #include "cli/text_pump.h"
 #include "cli/text_width.h"
+#include "model/pull.h"
 #include "rhapsode/engine.h"
 
 namespace rhapsode::cli {
@@ -37,7 +37,7 @@ class Generator {
  private:
   Status open_engine() {
     EngineOptions options = settings_.engine;
-    RH_TRY(options.model, locate_model(settings_.model));
+    RH_TRY(options.model, model::resolve_model(settings_.model));
     terminal_.show_status(fmt::format("Loading {} …", printable(settings_.model)));
     RH_TRY(engine_, Engine::open(options));
     return {};

@@ -21,7 +21,8 @@ std::string wrapped(std::string_view text, int width, int indent) {
     const std::string_view word = text.substr(0, end);
     const int columns = display_width(word);
     if (used > 0 && used + 1 + columns > width) {
-      lines += "\n" + std::string(static_cast<size_t>(indent), ' ');
+      lines += '\n';
+      lines.append(static_cast<size_t>(indent), ' ');
       used = 0;
     }
     if (used > 0) lines += ' ';
@@ -36,9 +37,13 @@ std::string row(const std::string& left, const std::string& right, const Termina
   const int width = std::min(terminal.traits().columns, 100) - kLeftColumn - 2;
   std::string line = "  " + terminal.paint(Style::kCyan, left);
   const int padding = kLeftColumn - display_width(left);
-  line += padding > 0 ? std::string(static_cast<size_t>(padding), ' ')
-                      : "\n" + std::string(static_cast<size_t>(kLeftColumn + 2), ' ');
+  if (padding <= 0) line += '\n';
+  line.append(static_cast<size_t>(padding > 0 ? padding : kLeftColumn + 2), ' ');
   return line + wrapped(right, width, kLeftColumn + 2) + "\n";
+}
+
+std::string heading(std::string_view title, const Terminal& terminal) {
+  return fmt::format("\n{}\n", terminal.paint(Style::kBold, title));
 }
 
 std::string explanation(const OptionSpec& spec) {
@@ -67,10 +72,10 @@ std::string program_help(const Terminal& terminal) {
   for (const Command& command : commands()) {
     text += row(fmt::format("{} {}", command.name, command.arguments), command.summary, terminal);
   }
-  text += "\n" + terminal.paint(Style::kBold, "Options") + "\n";
+  text += heading("Options", terminal);
   text += row("-h, --help", "show this help, or that of a command", terminal);
   text += row("-V, --version", "show the version", terminal);
-  text += "\n" + terminal.paint(Style::kBold, "First steps") + "\n";
+  text += heading("First steps", terminal);
   text += "  rhapsode pull\n  rhapsode generate \"What is a rhapsode?\"\n";
   return text;
 }
@@ -90,10 +95,10 @@ std::string command_help(const Command& command, const Terminal& terminal) {
       }
     }
     if (group == OptionGroup::kGeneral) rows += row("-h, --help", "show this help", terminal);
-    if (!rows.empty()) text += "\n" + terminal.paint(Style::kBold, title(group)) + "\n" + rows;
+    if (!rows.empty()) text += heading(title(group), terminal) + rows;
   }
   if (command.examples[0]) {
-    text += "\n" + terminal.paint(Style::kBold, "Examples") + "\n  ";
+    text += heading("Examples", terminal) + "  ";
     for (const char c : std::string_view(command.examples)) {
       text += c;
       if (c == '\n') text += "  ";

@@ -6,11 +6,11 @@
 
 #include "cli/command.h"
 #include "cli/json_output.h"
-#include "cli/model_location.h"
 #include "cli/quantity.h"
 #include "cli/table.h"
 #include "model/architecture.h"
 #include "model/gguf_file.h"
+#include "model/pull.h"
 
 namespace rhapsode::cli {
 namespace {
@@ -227,7 +227,7 @@ class Report {
     for (const WeightType& type : weight_types(inspection_.file)) {
       table.add({type.name, fmt::format("{}", type.tensors), show_bytes(type.bytes)});
     }
-    terminal_.print("\n" + table.render(terminal_));
+    terminal_.print(fmt::format("\n{}", table.render(terminal_)));
   }
 
   void print_kv(const Architecture& a) {
@@ -237,7 +237,7 @@ class Report {
       table.add({option_name(type), fmt::format("{} B", bytes),
                  show_bytes(bytes * static_cast<uint64_t>(a.trained_context_tokens))});
     }
-    terminal_.print("\n" + table.render(terminal_));
+    terminal_.print(fmt::format("\n{}", table.render(terminal_)));
   }
 
   void print_tensors() {
@@ -246,7 +246,7 @@ class Report {
       table.add({std::string(tensor.name), type_name(tensor.type), shape_of(tensor),
                  show_bytes(tensor.data.size())});
     }
-    terminal_.print("\n" + table.render(terminal_));
+    terminal_.print(fmt::format("\n{}", table.render(terminal_)));
   }
 
   void add(std::string name, std::string value) { pairs_.emplace_back(std::move(name), std::move(value)); }
@@ -261,7 +261,7 @@ class Report {
 Result<int> run_inspect(Invocation& invocation) {
   const Settings& settings = invocation.settings;
   RH_TRY(const auto path,
-         locate_model(invocation.arguments.empty() ? settings.model : invocation.arguments.front()));
+         model::resolve_model(invocation.arguments.empty() ? settings.model : invocation.arguments.front()));
   RH_TRY(const GgufFile file, GgufFile::open(path));
   const Inspection inspection = inspect(file);
   if (settings.json) {

@@ -9,7 +9,7 @@ namespace {
 
 std::string scaled(double value, const char* const* units, int unit_count, int from) {
   int unit = 0;
-  while (value >= 999.95 && unit + 1 < unit_count) {
+  while (value >= 999.5 && unit + 1 < unit_count) {
     value /= 1000.0;
     ++unit;
   }

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "cli/home.h"
+#include "base/system.h"
 
 namespace rhapsode::cli {
 namespace {

@@ -23,6 +23,8 @@ struct GenerateSettings {
 
 struct PullSettings {
   bool list = false;
+  bool offline = false;
+  std::string index_url;  // empty: $PIP_INDEX_URL, else the public index
 };
 
 struct InspectSettings {

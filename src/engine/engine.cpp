@@ -20,24 +20,30 @@ namespace {
 
 kernels::KvType kv_type_of(KvStorage storage) {
   switch (storage) {
-    case KvStorage::kF32: return kernels::KvType::kF32;
-    case KvStorage::kF16: return kernels::KvType::kF16;
-    case KvStorage::kBF16: return kernels::KvType::kBF16;
-    case KvStorage::kI8: return kernels::KvType::kI8;
+    case KvStorage::kF32:
+      return kernels::KvType::kF32;
+    case KvStorage::kF16:
+      return kernels::KvType::kF16;
+    case KvStorage::kBF16:
+      return kernels::KvType::kBF16;
+    case KvStorage::kI8:
+      return kernels::KvType::kI8;
   }
   return kernels::KvType::kF16;
 }
 
 Result<int> context_of(const EngineOptions& options, int trained) {
   if (options.context_tokens < 0) {
-    return make_error(ErrorKind::kInvalidArgument, "a context of {} tokens is not possible", options.context_tokens);
+    return make_error(ErrorKind::kInvalidArgument, "a context of {} tokens is not possible",
+                      options.context_tokens);
   }
   const int tokens = options.context_tokens == 0 ? trained : options.context_tokens;
   if (tokens > trained && !options.beyond_trained_context) {
-    return make_error(ErrorKind::kTooLarge,
-                      "a context of {} tokens is beyond the {} that the model was trained on; answers get worse there: "
-                      "ask for it with --beyond-trained-context",
-                      tokens, trained);
+    return make_error(
+        ErrorKind::kTooLarge,
+        "a context of {} tokens is beyond the {} that the model was trained on; answers get worse there: "
+        "ask for it with --beyond-trained-context",
+        tokens, trained);
   }
   return tokens;
 }
@@ -56,7 +62,8 @@ Status check_options(const EngineOptions& options) {
     return make_error(ErrorKind::kInvalidArgument, "threads must lie in 0..1024; {} given", options.threads);
   }
   if (options.batch_tokens < 1 || options.batch_tokens > 65536) {
-    return make_error(ErrorKind::kInvalidArgument, "a pass takes 1..65536 tokens; {} given", options.batch_tokens);
+    return make_error(ErrorKind::kInvalidArgument, "a pass takes 1..65536 tokens; {} given",
+                      options.batch_tokens);
   }
   if (options.pass_ms < 1) {
     return make_error(ErrorKind::kInvalidArgument, "a pass lasts at least 1 ms; {} given", options.pass_ms);
@@ -68,11 +75,16 @@ Status check_options(const EngineOptions& options) {
 
 const char* to_string(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kEnd: return "end";
-    case FinishReason::kStopString: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kContext: return "context";
-    case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kEnd:
+      return "end";
+    case FinishReason::kStopString:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContext:
+      return "context";
+    case FinishReason::kCancelled:
+      return "cancelled";
   }
   return "end";
 }
@@ -121,7 +133,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   if (!options.trace_file.empty()) RH_TRY_STATUS(impl->tracer.open(options.trace_file));
 
   engine::RunnerOptions runner_options;
-  RH_TRY(runner_options.model, engine::choose_weights(options));
+  RH_TRY(const engine::WeightChoice choice, engine::choose_weights(options));
+  runner_options.model = choice.model;
+  runner_options.wide_model = choice.wide_model;
   runner_options.vocabulary = options.model;
   for (const AdapterOptions& adapter : options.adapters) {
     runner_options.adapters.push_back({adapter.path, adapter.scale});
@@ -203,6 +217,8 @@ ModelInfo Engine::model() const {
   return info;
 }
 
-EngineStats Engine::stats() const { return impl_->scheduler->stats(); }
+EngineStats Engine::stats() const {
+  return impl_->scheduler->stats();
+}
 
 }  // namespace rhapsode

@@ -1,4 +1,5 @@
-// The engine through its public face, on tiny random models: what a request may expect whatever happens around it.
+// The engine through its public face, on tiny random models: what a request may expect whatever happens
+// around it.
 #include "rhapsode/engine.h"
 
 #include <gtest/gtest.h>
@@ -163,7 +164,8 @@ TEST_F(EngineTest, DeterministicModeGivesTheSameBytesHoweverItIsRun) {
         if (expected.empty()) expected = got;
         ASSERT_EQ(got, expected) << "cache " << cache << ", threads " << threads << ", batch " << batch;
         // Again, now from the cache, one at a time.
-        for (size_t i = 0; i < requests.size(); ++i) ASSERT_EQ(signature(run(*engine, requests[i])), expected[i]);
+        for (size_t i = 0; i < requests.size(); ++i)
+          ASSERT_EQ(signature(run(*engine, requests[i])), expected[i]);
       }
     }
   }
@@ -195,8 +197,8 @@ TEST_F(EngineTest, ManyThreadsWithRandomCancelsEachGetTheirSoloResult) {  // V11
         }
         const Response response = generation.wait().value();
         const auto got = signature(response);
-        const bool is_prefix = got.size() <= solo[which].size() &&
-                               std::equal(got.begin(), got.end(), solo[which].begin());
+        const bool is_prefix =
+            got.size() <= solo[which].size() && std::equal(got.begin(), got.end(), solo[which].begin());
         const bool complete = response.finish == FinishReason::kLength;
         wrong += !is_prefix || (complete && got != solo[which]);
         (complete ? finished : cancelled) += 1;
@@ -274,7 +276,8 @@ TEST_F(EngineTest, APoolTooSmallForAllLetsEachFinishInTurn) {  // V5
   }
   EXPECT_GT(engine->stats().preemptions, 0u);
   EXPECT_EQ(engine->stats().kv_used_bytes, 0u);
-  EXPECT_EQ(run(*engine, tokens_request(numbered(900), 90)).tokens.size(), 90u) << "alone, one may use it all";
+  EXPECT_EQ(run(*engine, tokens_request(numbered(900), 90)).tokens.size(), 90u)
+      << "alone, one may use it all";
   EXPECT_NE(refusal(*engine, tokens_request(numbered(1100), 10)).find("--kv-cap"), std::string::npos);
 }
 
@@ -388,6 +391,33 @@ TEST_F(EngineTest, PromptLogprobsAgreeWithGeneratedOnes) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(scored.prompt_logprobs[69 + i], generated.tokens[i].logprob);
 }
 
+TEST_F(EngineTest, LogitsAreKeptOnRequest) {
+  auto engine = open();
+  Request request = tokens_request(numbered(20), 3);
+  request.logits = true;
+  for (const auto& generated : run(*engine, request).tokens) {
+    ASSERT_EQ(generated.logits.size(), static_cast<size_t>(engine->model().vocabulary));
+    const auto best = std::max_element(generated.logits.begin(), generated.logits.end());
+    EXPECT_EQ(best - generated.logits.begin(), generated.token);
+  }
+}
+
+TEST_F(EngineTest, MixedWeightsPrefillLikeTheCopyAndDecodeLikeTheShipped) {
+  RH_REQUIRE_TINY_MODEL(quantised, "llama-q8_0");
+  options_.model = quantised;
+  options_.cache_folder = std::filesystem::path(testing::TempDir()) / "mixed_weights";
+  auto first_token = [&](WeightFormat weights, int prompt) {
+    options_.weights = weights;
+    auto engine = open();
+    Request request = tokens_request(numbered(prompt), 1);
+    request.logits = true;
+    return run(*engine, request).tokens.at(0).logits;
+  };
+  EXPECT_EQ(first_token(WeightFormat::kMixed, 64), first_token(WeightFormat::kBF16, 64));
+  EXPECT_EQ(first_token(WeightFormat::kMixed, 8), first_token(WeightFormat::kShipped, 8));
+  EXPECT_NE(first_token(WeightFormat::kBF16, 8), first_token(WeightFormat::kShipped, 8));
+}
+
 TEST_F(EngineTest, MalformedRequestsAreRefusedAndTheNextOneWorks) {
   auto engine = open();
   EXPECT_NE(refusal(*engine, Request{}).find("exactly one"), std::string::npos);
@@ -429,7 +459,8 @@ TEST_F(EngineTest, AdaptersChangeResultsAndNeverShareKv) {  // C8
   options_.adapters = {{adapter, 0.25f}, {adapter, 0.25f}};
   auto twice = open();
   const auto two_quarters = run(*twice, tokens_request(numbered(60), 8));
-  EXPECT_NEAR(two_quarters.tokens[0].logprob, run(*half, tokens_request(numbered(60), 8)).tokens[0].logprob, 1e-3);
+  EXPECT_NEAR(two_quarters.tokens[0].logprob, run(*half, tokens_request(numbered(60), 8)).tokens[0].logprob,
+              1e-3);
 }
 
 TEST_F(EngineTest, TraceNamesEveryStage) {
@@ -439,7 +470,8 @@ TEST_F(EngineTest, TraceNamesEveryStage) {
   engine.reset();
   std::ifstream file(options_.trace_file);
   const std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  for (const char* name : {"load", "tokenize", "queue", "prefill pass", "layers", "decode pass", "sample", "request"}) {
+  for (const char* name :
+       {"load", "tokenize", "queue", "prefill pass", "layers", "decode pass", "sample", "request"}) {
     EXPECT_NE(json.find(std::string("\"name\":\"") + name + "\""), std::string::npos) << name;
   }
 }

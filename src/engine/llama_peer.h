@@ -23,7 +23,8 @@ struct LlamaPeerOptions {
   int context_tokens = 4096;
   int micro_batch_tokens = 512;
   bool flash_attention = true;
-  bool float32_cache = false;  // needs flash_attention off: with it on, libllama rounds a float32 cache to float16
+  bool float32_cache =
+      false;  // needs flash_attention off: with it on, libllama rounds a float32 cache to float16
 };
 
 class LlamaPeer final : public LogitSource {

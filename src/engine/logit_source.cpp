@@ -9,7 +9,8 @@ RunnerSource::RunnerSource(ModelRunner& runner, std::unique_ptr<store::PagePool>
   if (runner_.most_rows() > 0) chunk_tokens_ = std::min(chunk_tokens_, runner_.most_rows());
 }
 
-Result<std::unique_ptr<RunnerSource>> RunnerSource::make(ModelRunner& runner, int context_tokens, int chunk_tokens) {
+Result<std::unique_ptr<RunnerSource>> RunnerSource::make(ModelRunner& runner, int context_tokens,
+                                                         int chunk_tokens) {
   const uint64_t blocks = (context_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens + 1;
   RH_TRY(auto pool, store::PagePool::create(runner.kv_shape(), blocks * runner.kv_shape().block_bytes()));
   return std::unique_ptr<RunnerSource>(new RunnerSource(runner, std::move(pool), chunk_tokens));
@@ -21,7 +22,8 @@ Result<std::span<const float>> RunnerSource::evaluate(std::span<const int32_t> t
     const auto part = tokens.subspan(begin, std::min<size_t>(chunk_tokens_, tokens.size() - begin));
     const int rows = static_cast<int>(part.size());
     if (!sequence_.reserve(rows)) {
-      return make_error(ErrorKind::kTooLarge, "{} tokens do not fit this source's pages", sequence_.tokens() + rows);
+      return make_error(ErrorKind::kTooLarge, "{} tokens do not fit this source's pages",
+                        sequence_.tokens() + rows);
     }
     kernels::BatchPlan plan;
     sequence_.add_to_plan(rows, plan);

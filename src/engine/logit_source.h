@@ -26,7 +26,8 @@ class LogitSource {
 class RunnerSource final : public LogitSource {
  public:
   // A page pool for `context_tokens` is made here; the runner outlives the source.
-  static Result<std::unique_ptr<RunnerSource>> make(ModelRunner& runner, int context_tokens, int chunk_tokens);
+  static Result<std::unique_ptr<RunnerSource>> make(ModelRunner& runner, int context_tokens,
+                                                    int chunk_tokens);
 
   void reset() override { sequence_.truncate(0); }
   Result<std::span<const float>> evaluate(std::span<const int32_t> tokens) override;

@@ -28,6 +28,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
                                                      *runner->backend_));
   runner->forward_ =
       runner->backend_->add_recipe(model::forward_recipe(runner->architecture_, runner->weights_));
+  if (!options.wide_model.empty()) RH_TRY_STATUS(runner->load_wide(options));
   RH_TRY(runner->tokenizer_, vocabulary.get());
   if (runner->tokenizer_->size() > runner->architecture_.vocabulary) {
     return make_error(ErrorKind::kCorrupt, "{}: the vocabulary has {} tokens, the embedding table {}",
@@ -36,10 +37,24 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   return runner;
 }
 
+Status ModelRunner::load_wide(const RunnerOptions& options) {
+  RH_TRY(model::GgufFile file, model::GgufFile::open(options.wide_model));
+  wide_file_ = std::make_unique<model::GgufFile>(std::move(file));
+  RH_TRY(const model::Architecture architecture, model::parse_architecture(*wide_file_));
+  if (architecture.parameters != architecture_.parameters ||
+      architecture.vocabulary != architecture_.vocabulary) {
+    return make_error(ErrorKind::kCorrupt, "{} is no copy of {}: their sizes differ",
+                      options.wide_model.string(), options.model.string());
+  }
+  RH_TRY(wide_weights_, model::ModelWeights::load(*wide_file_, architecture_, options.adapters, *backend_));
+  wide_forward_ = backend_->add_recipe(model::forward_recipe(architecture_, wide_weights_));
+  return {};
+}
+
 Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& batch) {
   if (static_cast<int>(batch.tokens.size()) != batch.plan->rows() || batch.tokens.empty()) {
-    return make_error(ErrorKind::kInternal, "a batch of {} tokens with a plan of {} rows", batch.tokens.size(),
-                      batch.plan->rows());
+    return make_error(ErrorKind::kInternal, "a batch of {} tokens with a plan of {} rows",
+                      batch.tokens.size(), batch.plan->rows());
   }
   for (int32_t token : batch.tokens) {
     if (token < 0 || token >= architecture_.vocabulary) {
@@ -48,7 +63,8 @@ Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& 
     }
   }
   RH_TRY_STATUS(kernels::validate(*batch.plan, kv_shape_));
-  return backend_->run(batch, forward_);
+  const bool wide = wide_file_ && batch.plan->rows() >= kWideRows;
+  return backend_->run(batch, wide ? wide_forward_ : forward_);
 }
 
 }  // namespace rhapsode::engine

@@ -1,8 +1,8 @@
 // A loaded model that can be run: file, vocabulary, weights on a back end, and its forward pass.
 //
-// Everything above it (scheduler, bench, verify) evaluates batches of rows through evaluate(); it knows no request.
-// Ownership: keeps the file mapped and the weights alive; sequences' pages belong to a store::PagePool of kv_shape().
-// Threads: evaluate() by one thread at a time; the const functions by any.
+// Everything above it (scheduler, bench, verify) evaluates batches of rows through evaluate(); it knows no
+// request. Ownership: keeps the file mapped and the weights alive; sequences' pages belong to a
+// store::PagePool of kv_shape(). Threads: evaluate() by one thread at a time; the const functions by any.
 #pragma once
 
 #include <filesystem>
@@ -19,9 +19,15 @@
 
 namespace rhapsode::engine {
 
+// From so many rows on a pass uses the wide weights, if there are any.
+inline constexpr int kWideRows = 32;
+
 struct RunnerOptions {
   std::filesystem::path model;
-  // The file the vocabulary is read from; empty: the model's own. (A weight copy keeps its original's vocabulary.)
+  // The same model with weights that are faster for many rows at once (a BF16 copy); empty: none.
+  std::filesystem::path wide_model;
+  // The file the vocabulary is read from; empty: the model's own. (A weight copy keeps its original's
+  // vocabulary.)
   std::filesystem::path vocabulary;
   std::vector<model::Adapter> adapters;
   kernels::KvType kv_type = kernels::KvType::kF16;
@@ -50,6 +56,7 @@ class ModelRunner {
   kernels::Backend& backend() { return *backend_; }
 
  private:
+  Status load_wide(const RunnerOptions& options);
   ModelRunner(model::GgufFile file, model::Architecture architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
 
@@ -60,6 +67,9 @@ class ModelRunner {
   std::unique_ptr<kernels::Backend> backend_;
   model::ModelWeights weights_;
   int forward_ = 0;
+  std::unique_ptr<model::GgufFile> wide_file_;  // null: weights_ serve every pass
+  model::ModelWeights wide_weights_;
+  int wide_forward_ = 0;
 };
 
 }  // namespace rhapsode::engine

@@ -16,6 +16,7 @@ Status Scheduler::sample_next(RequestState& request, std::span<const float> row)
     RH_TRY(const auto top, text::top_log_probs(row, request.request.top_logprobs));
     for (const auto& entry : top) generated.top.push_back({entry.token, static_cast<float>(entry.log_prob)});
   }
+  if (request.request.logits) generated.logits.assign(row.begin(), row.end());
   RH_TRY_STATUS(request.sampler->accept(token));
   if (request.first_token_ns == 0) request.first_token_ns = now_ns();
   request.tokens.push_back(token);
@@ -23,7 +24,8 @@ Status Scheduler::sample_next(RequestState& request, std::span<const float> row)
   return {};
 }
 
-Status Scheduler::keep_prompt_logprobs(RequestState& request, const Slice& slice, std::span<const float> logits) {
+Status Scheduler::keep_prompt_logprobs(RequestState& request, const Slice& slice,
+                                       std::span<const float> logits) {
   const size_t vocabulary = runner_.architecture().vocabulary;
   const int first = request.sequence.tokens() - slice.rows;
   for (int row = 0; row < slice.rows; ++row) {

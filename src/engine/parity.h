@@ -1,9 +1,10 @@
 // Comparing two sources of logits, teacher-forced: rung 1 of the correctness ladder.
 //
-// Both read the same prompts; then both are fed the reference's likeliest token, step after step, and every pair of
-// rows is compared. A different likeliest token counts as a *tie* when the reference's own gap between its two best is
-// smaller than twice the largest difference of that row: then rounding alone decides. KL is KL(reference || subject).
-// Threads: one at a time. Cost: both sources' evaluations, plus two passes over the vocabulary a row.
+// Both read the same prompts; then both are fed the reference's likeliest token, step after step, and every
+// pair of rows is compared. A different likeliest token counts as a *tie* when the reference's own gap
+// between its two best is smaller than twice the largest difference of that row: then rounding alone decides.
+// KL is KL(reference || subject). Threads: one at a time. Cost: both sources' evaluations, plus two passes
+// over the vocabulary a row.
 #pragma once
 
 #include <cstdint>

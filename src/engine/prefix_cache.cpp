@@ -26,7 +26,9 @@ PrefixCache::Step PrefixCache::best_child(const Node& node, std::span<const int3
   return best;
 }
 
-void PrefixCache::touch(Node& node) { recency_.splice(recency_.begin(), recency_, node.recency); }
+void PrefixCache::touch(Node& node) {
+  recency_.splice(recency_.begin(), recency_, node.recency);
+}
 
 int PrefixCache::peek(const PrefixKey& key, std::span<const int32_t> tokens) const {
   auto root = roots_.find(key);
@@ -100,7 +102,8 @@ void PrefixCache::insert(const PrefixKey& key, std::span<const int32_t> tokens, 
 void PrefixCache::remove(Node& node) {
   recency_.erase(node.recency);
   auto& siblings = node.parent->children;
-  siblings.erase(std::find_if(siblings.begin(), siblings.end(), [&](const auto& child) { return child.get() == &node; }));
+  siblings.erase(std::find_if(siblings.begin(), siblings.end(),
+                              [&](const auto& child) { return child.get() == &node; }));
 }
 
 int PrefixCache::evict(int blocks) {
@@ -123,8 +126,8 @@ void PrefixCache::clear() {
 }
 
 int PrefixCache::evictable() const {
-  return static_cast<int>(
-      std::count_if(recency_.begin(), recency_.end(), [](const Node* node) { return node->pin.exclusive(); }));
+  return static_cast<int>(std::count_if(recency_.begin(), recency_.end(),
+                                        [](const Node* node) { return node->pin.exclusive(); }));
 }
 
 }  // namespace rhapsode::engine

@@ -1,11 +1,12 @@
-// The prefix cache: a radix tree over token ids whose edges are pages, so that requests share the KV of equal prefixes.
+// The prefix cache: a radix tree over token ids whose edges are pages, so that requests share the KV of equal
+// prefixes.
 //
-// Every edge holds the (up to 64) tokens of one page and a pin on it. A lookup walks full pages and takes the longest
-// common start of one more, so matching is exact to the token (cases C5, C10, C14); the partly matched page is copied by
-// the sequence that appends to it. A tree of its own belongs to every *key*: policy and provenance of what the KV was
-// computed over, so that approximate KV is never served as exact.
-// Eviction: least recently used leaves that nobody else holds; a page in use is never dropped.
-// Threads: one at a time (the scheduler's). Cost: lookup and insert O(tokens + siblings compared).
+// Every edge holds the (up to 64) tokens of one page and a pin on it. A lookup walks full pages and takes the
+// longest common start of one more, so matching is exact to the token (cases C5, C10, C14); the partly
+// matched page is copied by the sequence that appends to it. A tree of its own belongs to every *key*: policy
+// and provenance of what the KV was computed over, so that approximate KV is never served as exact. Eviction:
+// least recently used leaves that nobody else holds; a page in use is never dropped. Threads: one at a time
+// (the scheduler's). Cost: lookup and insert O(tokens + siblings compared).
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ class PrefixCache {
   // Keeps the pages of `sequence`, which holds exactly `tokens`. Nothing is copied.
   void insert(const PrefixKey& key, std::span<const int32_t> tokens, const Sequence& sequence);
 
-  // Drops least recently used pages that only the cache holds until `blocks` have been freed. Returns how many were.
+  // Drops least recently used pages that only the cache holds until `blocks` have been freed. Returns how
+  // many were.
   int evict(int blocks);
   void clear();
 

@@ -27,7 +27,8 @@ Result<Prompt> PromptBuilder::build(const Request& request, int context_tokens) 
                       "a request has exactly one of messages, text and tokens; this one has {}", kinds);
   }
   if (request.max_tokens < 0) {
-    return make_error(ErrorKind::kInvalidArgument, "max_tokens is {}; it cannot be negative", request.max_tokens);
+    return make_error(ErrorKind::kInvalidArgument, "max_tokens is {}; it cannot be negative",
+                      request.max_tokens);
   }
   Prompt prompt;
   if (!request.messages.empty()) {
@@ -49,10 +50,11 @@ Result<Prompt> PromptBuilder::build(const Request& request, int context_tokens) 
   const int most = request.max_tokens == 0 ? context_tokens : context_tokens - 1;
   if (count <= most) return prompt;
   if (!request.truncate_prompt) {
-    return make_error(ErrorKind::kTooLarge,
-                      "the prompt has {} tokens; at most {} fit the context of {} with room for an answer: shorten it, "
-                      "raise --context, or allow cutting its front with --truncate-prompt",
-                      count, most, context_tokens);
+    return make_error(
+        ErrorKind::kTooLarge,
+        "the prompt has {} tokens; at most {} fit the context of {} with room for an answer: shorten it, "
+        "raise --context, or allow cutting its front with --truncate-prompt",
+        count, most, context_tokens);
   }
   // Room for the answer that was asked for, but never less than half of the context for the prompt.
   const int kept = std::max(context_tokens / 2, most - std::max(0, request.max_tokens - 1));

@@ -1,9 +1,9 @@
 // From a request to the token ids of its prompt, and the limits that hold for it.
 //
-// Exactly one of messages, text and tokens must be given. The limit is exact: a prompt may hold context - 1 tokens, one
-// less than the context, so that at least one token can follow (all of it when nothing is to be generated). Too long a
-// prompt is refused with both counts, or loses its oldest tokens when the request asks for that (cases G1-G3).
-// Threads: const functions from any thread.
+// Exactly one of messages, text and tokens must be given. The limit is exact: a prompt may hold context - 1
+// tokens, one less than the context, so that at least one token can follow (all of it when nothing is to be
+// generated). Too long a prompt is refused with both counts, or loses its oldest tokens when the request asks
+// for that (cases G1-G3). Threads: const functions from any thread.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,8 @@ class PromptBuilder {
   Result<std::vector<int32_t>> render(const std::vector<Message>& messages) const;
 
  private:
-  explicit PromptBuilder(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  explicit PromptBuilder(std::shared_ptr<const text::Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)) {}
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   // Null when the model has no template; the reason is then told to whoever asks for a chat.

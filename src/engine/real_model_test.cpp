@@ -10,8 +10,10 @@ namespace rhapsode {
 namespace {
 
 constexpr char kText[] =
-    "The harbour master kept two ledgers. In the first he wrote the ships that had come in, with their cargo and the "
-    "hour of the tide; in the second, which nobody else was allowed to read, he wrote the ships that he had expected. ";
+    "The harbour master kept two ledgers. In the first he wrote the ships that had come in, with their cargo "
+    "and the "
+    "hour of the tide; in the second, which nobody else was allowed to read, he wrote the ships that he had "
+    "expected. ";
 
 std::string long_text(int repeats) {
   std::string text;
@@ -40,7 +42,8 @@ TEST_P(RealModel, DeterministicModeHoldsOnShippedWeights) {  // S6
       const Response response = engine->run(request).value();
       EXPECT_EQ(response.usage.cached_tokens > 0, i == 1);
       auto& signature = seen.emplace_back();
-      for (const auto& token : response.tokens) signature.insert(signature.end(), {float(token.token), token.logprob});
+      for (const auto& token : response.tokens)
+        signature.insert(signature.end(), {float(token.token), token.logprob});
     }
   }
   for (const auto& signature : seen) EXPECT_EQ(signature, seen[0]);
@@ -72,13 +75,14 @@ TEST_P(RealModel, EveryKvTypeStaysCloseToFloat32) {
   };
   std::unique_ptr<engine::ModelRunner> exact_runner;
   auto exact = source_of(kernels::KvType::kF32, exact_runner);
-  const std::vector<std::vector<int32_t>> prompts = {exact_runner->tokenizer().encode(long_text(5), {}).value()};
+  const std::vector<std::vector<int32_t>> prompts = {
+      exact_runner->tokenizer().encode(long_text(5), {}).value()};
   for (const auto type : {kernels::KvType::kF16, kernels::KvType::kBF16, kernels::KvType::kI8}) {
     std::unique_ptr<engine::ModelRunner> runner;
     auto source = source_of(type, runner);
     const auto report = engine::compare_logits(*exact, *source, prompts, 16).value();
-    std::printf("  %s: mean KL %.4g, equal %.3f, max |logit diff| %.3f\n", kernels::to_string(type), report.mean_kl,
-                report.equal_share(), report.max_abs_logit_diff);
+    std::printf("  %s: mean KL %.4g, equal %.3f, max |logit diff| %.3f\n", kernels::to_string(type),
+                report.mean_kl, report.equal_share(), report.max_abs_logit_diff);
     EXPECT_LT(report.mean_kl, 0.05);
   }
 }

@@ -1,7 +1,7 @@
 // One request inside the engine, from submit() to its response.
 //
-// Threads: the first block is constant after submit; the second belongs to the scheduler's thread; `cancelled` and the
-// outcome may be touched by any thread.
+// Threads: the first block is constant after submit; the second belongs to the scheduler's thread;
+// `cancelled` and the outcome may be touched by any thread.
 #pragma once
 
 #include <atomic>

@@ -76,7 +76,8 @@ void Scheduler::work() {
 
 bool Scheduler::wait_for_work() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopping_ || !incoming_.empty() || !running_.empty() || !waiting_.empty(); });
+  changed_.wait(lock,
+                [&] { return stopping_ || !incoming_.empty() || !running_.empty() || !waiting_.empty(); });
   while (!incoming_.empty()) {
     waiting_.push_back(std::move(incoming_.front()));
     incoming_.pop_front();
@@ -110,7 +111,8 @@ bool Scheduler::make_room(int blocks) {
   return free + evicted >= blocks;
 }
 
-// A prompt is worth waiting for when a running request will soon have put more of it into the cache than is there now.
+// A prompt is worth waiting for when a running request will soon have put more of it into the cache than is
+// there now.
 bool Scheduler::waits_for_prefix(const RequestState& request) const {
   if (!options_.prefix_cache || request.request.prompt_logprobs) return false;
   int shared = 0;
@@ -193,7 +195,8 @@ bool Scheduler::reserve_or_preempt(const Handle& request, int rows) {
 }
 
 void Scheduler::roll_if_full(RequestState& request) {
-  if (!request.request.roll_context || static_cast<int>(request.tokens.size()) < request.context_tokens) return;
+  if (!request.request.roll_context || static_cast<int>(request.tokens.size()) < request.context_tokens)
+    return;
   // The first page stays: attention leans on a text's first tokens (StreamingLLM, arXiv 2309.17453).
   const int pages = std::max(1, request.sequence.pages() / 4);
   const int dropped = request.sequence.drop_pages(1, pages);
@@ -215,7 +218,8 @@ void Scheduler::add_slice(const Handle& handle, int rows, Pass& pass) {
   const bool scores = request.request.prompt_logprobs && !request.prefilled;
   const int first_row = static_cast<int>(pass.tokens.size());
   request.sequence.add_to_plan(rows, pass.plan);
-  pass.tokens.insert(pass.tokens.end(), request.tokens.begin() + begin, request.tokens.begin() + begin + rows);
+  pass.tokens.insert(pass.tokens.end(), request.tokens.begin() + begin,
+                     request.tokens.begin() + begin + rows);
   if (scores || samples) {
     slice.first_output = static_cast<int>(pass.output_rows.size());
     slice.outputs = scores ? rows : 1;
@@ -230,10 +234,11 @@ Scheduler::Pass Scheduler::build_pass() {
   const std::vector<Handle> candidates = running_;
   for (const Handle& request : candidates) {
     const bool running = std::find(running_.begin(), running_.end(), request) != running_.end();
-    if (!running || !request->decoding() || static_cast<int>(pass.tokens.size()) >= options_.batch_tokens) continue;
+    if (!running || !request->decoding() || static_cast<int>(pass.tokens.size()) >= options_.batch_tokens)
+      continue;
     roll_if_full(*request);
-    // Only younger requests give way, and those come later in this order, so none in the pass loses its pages.
-    // The youngest may itself have to; a lone request that fills the whole pool ends here.
+    // Only younger requests give way, and those come later in this order, so none in the pass loses its
+    // pages. The youngest may itself have to; a lone request that fills the whole pool ends here.
     if (reserve_or_preempt(request, 1)) {
       add_slice(request, 1, pass);
     } else if (running_.size() == 1) {
@@ -242,8 +247,8 @@ Scheduler::Pass Scheduler::build_pass() {
       preempt(request);
     }
   }
-  int budget = std::min(prefill_budget(pass.decodes),
-                        options_.batch_tokens - static_cast<int>(pass.tokens.size()));
+  int budget =
+      std::min(prefill_budget(pass.decodes), options_.batch_tokens - static_cast<int>(pass.tokens.size()));
   const std::vector<Handle> prefilling = running_;
   for (const Handle& request : prefilling) {
     if (budget <= 0) break;
@@ -301,9 +306,11 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
   request.sequence.commit(slice.rows);
   StageTimes& timing = request.response.timing;
   (request.prefilled ? timing.decode_ms : timing.prefill_ms) += pass_ms;
-  if (slice.first_output >= 0) logits = logits.subspan(slice.first_output * vocabulary, slice.outputs * vocabulary);
+  if (slice.first_output >= 0)
+    logits = logits.subspan(slice.first_output * vocabulary, slice.outputs * vocabulary);
   if (request.request.prompt_logprobs && !request.prefilled) {
-    if (Status kept = keep_prompt_logprobs(request, slice, logits); !kept.ok()) return fail(slice.request, kept.error());
+    if (Status kept = keep_prompt_logprobs(request, slice, logits); !kept.ok())
+      return fail(slice.request, kept.error());
   }
   if (request.pending() > 0) return;
   if (!request.prefilled) {
@@ -337,7 +344,8 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
 void Scheduler::cache_sequence(RequestState& request, bool whole) {
   if (!options_.prefix_cache || request.sequence.tokens() == 0) return;
   int tokens = request.sequence.tokens();
-  // A last page that is still being filled is shared only when somebody may want it: sharing makes its owner copy it.
+  // A last page that is still being filled is shared only when somebody may want it: sharing makes its owner
+  // copy it.
   if (!whole) tokens -= tokens % kPageTokens;
   cache_.insert(request.prefix_key, std::span<const int32_t>(request.tokens).first(tokens), request.sequence);
 }

@@ -1,11 +1,11 @@
 // The scheduler: one worker thread that runs passes over every request in flight (continuous batching).
 //
-// A pass takes the next token of every decoding request and fills the rest of its rows with chunks of prompts. While
-// somebody is decoding, chunks shrink so that a pass stays near options.pass_ms (case V4). Admission is first come, first
-// served by free KV pages; a request whose prompt starts like one that is being prefilled waits for that prefix instead
-// of computing it twice. When the pool is full, unused prefix-cache pages go first; then the youngest request is put back
-// into the queue and later continues where it was.
-// Threads: submit() and stats() from any thread; everything else on the worker.
+// A pass takes the next token of every decoding request and fills the rest of its rows with chunks of
+// prompts. While somebody is decoding, chunks shrink so that a pass stays near options.pass_ms (case V4).
+// Admission is first come, first served by free KV pages; a request whose prompt starts like one that is
+// being prefilled waits for that prefix instead of computing it twice. When the pool is full, unused
+// prefix-cache pages go first; then the youngest request is put back into the queue and later continues where
+// it was. Threads: submit() and stats() from any thread; everything else on the worker.
 #pragma once
 
 #include <condition_variable>

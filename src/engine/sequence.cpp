@@ -9,7 +9,9 @@ using kernels::kPageTokens;
 
 namespace {
 
-uint64_t first_slots(int count) { return count >= kPageTokens ? ~0ull : (1ull << count) - 1; }
+uint64_t first_slots(int count) {
+  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
+}
 
 }  // namespace
 

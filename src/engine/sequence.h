@@ -1,12 +1,12 @@
 // A sequence: the tokens one request has in KV, as an ordered list of pinned pages.
 //
-// Pages fill front to back; every one but the last is full. Appending is three steps: reserve() makes room (allocating,
-// and copying a last page that is shared), add_to_plan() writes the rows into a batch, commit() counts them once the pass
-// has run. fork() shares every page and copies nothing; the first side that appends copies the last page if it is partly
-// filled (copy-on-write).
-// Positions: page i is read at shift_i; dropping pages from the middle only lowers the shifts of those behind, so a
-// conversation of any length stays inside the trained range (design: "long lives").
-// Threads: one at a time. Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
+// Pages fill front to back; every one but the last is full. Appending is three steps: reserve() makes room
+// (allocating, and copying a last page that is shared), add_to_plan() writes the rows into a batch, commit()
+// counts them once the pass has run. fork() shares every page and copies nothing; the first side that appends
+// copies the last page if it is partly filled (copy-on-write). Positions: page i is read at shift_i; dropping
+// pages from the middle only lowers the shifts of those behind, so a conversation of any length stays inside
+// the trained range (design: "long lives"). Threads: one at a time. Cost: fork O(pages) counter increments;
+// add_to_plan O(pages + rows).
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,13 @@ class Sequence {
   void commit(int rows);
 
   Sequence fork() const;
-  // Takes over the first `slots` slots of a page computed as continuation of what is here (a prefix-cache hit).
+  // Takes over the first `slots` slots of a page computed as continuation of what is here (a prefix-cache
+  // hit).
   void adopt(store::PagePin pin, int slots);
   // Forgets the last tokens, so that `tokens` remain.
   void truncate(int tokens);
-  // Drops `count` full pages starting at page `first` and closes the gap in positions. Returns the tokens dropped.
+  // Drops `count` full pages starting at page `first` and closes the gap in positions. Returns the tokens
+  // dropped.
   int drop_pages(int first, int count);
 
  private:

@@ -9,7 +9,9 @@ namespace {
 
 using kernels::kPageTokens;
 
-kernels::KvShape tiny_shape() { return {.layers = 1, .kv_heads = 1, .head_dim = 16, .type = kernels::KvType::kF32}; }
+kernels::KvShape tiny_shape() {
+  return {.layers = 1, .kv_heads = 1, .head_dim = 16, .type = kernels::KvType::kF32};
+}
 
 class SequenceTest : public ::testing::Test {
  protected:
@@ -34,7 +36,8 @@ TEST_F(SequenceTest, PlansArePositionedAndMaskedAndPassTheValidator) {
   Sequence sequence = filled(70);
   ASSERT_TRUE(sequence.reserve(60));
   const auto plan = plan_of(sequence, 60);
-  ASSERT_TRUE(kernels::validate(plan, tiny_shape()).ok()) << kernels::validate(plan, tiny_shape()).error().message;
+  ASSERT_TRUE(kernels::validate(plan, tiny_shape()).ok())
+      << kernels::validate(plan, tiny_shape()).error().message;
   ASSERT_EQ(plan.sequences[0].references.size(), 3u);
   EXPECT_EQ(plan.sequences[0].references[0].mask, ~0ull);
   EXPECT_EQ(plan.sequences[0].references[2].mask, 0b11ull);

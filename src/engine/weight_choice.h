@@ -1,4 +1,4 @@
-// Which file the weights are read from: the shipped one, or its BF16 copy in the cache folder.
+// Which files the weights are read from: the shipped one, its BF16 copy in the cache folder, or both.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,13 @@
 
 namespace rhapsode::engine {
 
-// Makes the copy when it is asked for and absent (seconds); the cache stays under options.weight_cache_cap_bytes.
-Result<std::filesystem::path> choose_weights(const EngineOptions& options);
+struct WeightChoice {
+  std::filesystem::path model;
+  std::filesystem::path wide_model;  // for passes of many rows; empty: the same
+};
+
+// Makes the copy when it is asked for and absent (seconds); the cache stays under
+// options.weight_cache_cap_bytes.
+Result<WeightChoice> choose_weights(const EngineOptions& options);
 
 }  // namespace rhapsode::engine

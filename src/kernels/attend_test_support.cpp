@@ -59,13 +59,14 @@ void scatter_rows(World& world, Random& random, int rows, int lowest) {
   }
 }
 
+// A mask over a page with `count` filled slots; never one of which no slot is filled, unless it is 0.
 uint64_t random_mask(Random& random, int count) {
   const uint64_t filled = count >= kPageTokens ? ~0ull : (1ull << count) - 1;
   switch (uniform(random, 0, 4)) {
     case 0:
       return (uint64_t{random()} << 32 | random()) & filled;
     case 1:
-      return ~(1ull << uniform(random, 0, 63));
+      return count > 1 ? ~(1ull << uniform(random, 0, 63)) : 1;
     case 2:
       return 0;
     default:
@@ -83,9 +84,7 @@ void add_sequence(World& world, Random& random) {
     const int count = uniform(random, 0, 2) ? kPageTokens : uniform(random, 1, kPageTokens);
     const int shift = uniform(random, -400, 400);
     Page* page = world.add_page(random, position - shift, count, uniform(random, 0, 4) == 0);
-    uint64_t mask = random_mask(random, count);
-    if (i == 0 || (mask & 1) == 0) mask |= i == 0 ? 1 : 0;
-    if (mask != 0 && (mask & (count >= kPageTokens ? ~0ull : (1ull << count) - 1)) == 0) mask = ~0ull;
+    const uint64_t mask = random_mask(random, count) | (i == 0 ? 1 : 0);  // nobody sees nothing at all
     sequence.references.push_back({page, shift, uniform(random, 0, 4) == 0, mask});
     position += uniform(random, 0, 2) ? kPageTokens : 0;
   }

@@ -1,12 +1,12 @@
 // The back-end interface: what a transformer is written in, and what runs it.
 //
-// A model's forward pass is a *recipe*: a function that records operations on a GraphBuilder. A back end records it
-// once per shape (rows, output rows), keeps the graph, and runs it with the tokens and the context plan of each batch;
-// everything that changes between batches of one shape is read at run time.
-// Shapes: a Value is float32 [features][rows], features contiguous. Weights keep the type of their file.
-// Ownership: a back end refers to the bytes given to add_weight(), which outlive it, unless it repacks them.
-// Threads: a Backend is used by one thread at a time; it runs on its own threads.
-// Errors: add_weight() refuses what the back end cannot multiply; run() fails on exhausted memory.
+// A model's forward pass is a *recipe*: a function that records operations on a GraphBuilder. A back end
+// records it once per shape (rows, output rows), keeps the graph, and runs it with the tokens and the context
+// plan of each batch; everything that changes between batches of one shape is read at run time. Shapes: a
+// Value is float32 [features][rows], features contiguous. Weights keep the type of their file. Ownership: a
+// back end refers to the bytes given to add_weight(), which outlive it, unless it repacks them. Threads: a
+// Backend is used by one thread at a time; it runs on its own threads. Errors: add_weight() refuses what the
+// back end cannot multiply; run() fails on exhausted memory.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ enum class WeightUse : uint8_t {
 
 struct WeightSource {
   std::string_view name;
-  int type = 0;           // ggml_type
-  int64_t columns = 0;    // contiguous: the input features of a matrix
+  int type = 0;         // ggml_type
+  int64_t columns = 0;  // contiguous: the input features of a matrix
   int64_t rows = 1;
   std::span<const std::byte> data;
 };
@@ -51,17 +51,18 @@ enum class Activation : uint8_t { kSilu, kGelu };
 class GraphBuilder {
  public:
   virtual ~GraphBuilder() = default;
-  virtual Value token_rows(Weight table) = 0;                              // [table.columns][rows] of the batch's tokens
-  virtual Value matmul(Weight matrix, Value x) = 0;                        // [matrix.rows][rows]
+  virtual Value token_rows(Weight table) = 0;        // [table.columns][rows] of the batch's tokens
+  virtual Value matmul(Weight matrix, Value x) = 0;  // [matrix.rows][rows]
   virtual Value add(Value a, Value b) = 0;
   virtual Value add_bias(Value x, Weight bias) = 0;
   virtual Value scale(Value x, float factor) = 0;
-  virtual Value rms_norm(Value x, Weight gain, float epsilon) = 0;         // over all features
+  virtual Value rms_norm(Value x, Weight gain, float epsilon) = 0;                     // over all features
   virtual Value head_rms_norm(Value x, int head_dim, Weight gain, float epsilon) = 0;  // over each head
-  virtual Value gate(Activation activation, Value gate, Value up) = 0;     // activation(gate) * up
-  virtual Value attend(int layer, Value q, Value k, Value v) = 0;          // rotates, keeps k and v, attends: see attend.h
-  virtual Value output_rows(Value x) = 0;                                  // only the rows whose result is asked for
-  virtual Value soft_cap(Value x, float cap) = 0;                          // cap * tanh(x / cap)
+  virtual Value gate(Activation activation, Value gate, Value up) = 0;  // activation(gate) * up
+  virtual Value attend(int layer, Value q, Value k,
+                       Value v) = 0;               // rotates, keeps k and v, attends: see attend.h
+  virtual Value output_rows(Value x) = 0;          // only the rows whose result is asked for
+  virtual Value soft_cap(Value x, float cap) = 0;  // cap * tanh(x / cap)
 };
 
 using Recipe = std::function<Value(GraphBuilder&)>;
@@ -94,9 +95,11 @@ class Backend {
   virtual Result<Weight> add_weight(const WeightSource& source, WeightUse use) = 0;
   // Keeps a recipe for run(); returns its number.
   virtual int add_recipe(Recipe recipe) = 0;
-  // Evaluates one batch; the result, [output_rows][features of the recipe's value], is valid until the next call.
+  // Evaluates one batch; the result, [output_rows][features of the recipe's value], is valid until the next
+  // call.
   virtual Result<std::span<const float>> run(const BatchInput& batch, int recipe) = 0;
-  // In deterministic mode every pass has this many rows (fewer are padded, more must be split); 0: any number.
+  // In deterministic mode every pass has this many rows (fewer are padded, more must be split); 0: any
+  // number.
   virtual int fixed_rows() const = 0;
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
   // Times of layer groups of the last pass; empty unless options.layer_times.

@@ -21,7 +21,8 @@ constexpr int kMaxWidth = 1 << 20;
 // Reads "ARCH.key" entries of one file and remembers the first complaint.
 class Reader {
  public:
-  Reader(const GgufFile& file, std::string architecture) : file_(file), prefix_(std::move(architecture) + ".") {}
+  Reader(const GgufFile& file, std::string architecture)
+      : file_(file), prefix_(std::move(architecture) + ".") {}
 
   int required(const std::string& key, int most) {
     auto value = file_.integer(prefix_ + key);
@@ -57,7 +58,8 @@ class Reader {
  private:
   int bounded(const std::string& key, int64_t value, int most) {
     if (value >= 1 && value <= most) return static_cast<int>(value);
-    return complain("{}: '{}{}' is {}; it must lie in 1..{}", file_.path().string(), prefix_, key, value, most);
+    return complain("{}: '{}{}' is {}; it must lie in 1..{}", file_.path().string(), prefix_, key, value,
+                    most);
   }
 
   const GgufFile& file_;
@@ -71,7 +73,8 @@ void read_rope_factors(Reader& reader, RopeSpec& rope) {
   if (!tensor) return;
   const size_t pairs = rope.dimensions / 2;
   if (tensor->type != GGML_TYPE_F32 || tensor->data.size() != pairs * sizeof(float)) {
-    reader.complain("{}: tensor 'rope_freqs.weight' must hold {} float32 values", reader.file().path().string(), pairs);
+    reader.complain("{}: tensor 'rope_freqs.weight' must hold {} float32 values",
+                    reader.file().path().string(), pairs);
     return;
   }
   std::vector<float> values(pairs);
@@ -114,8 +117,9 @@ RopeSpec read_rope(Reader& reader, const Architecture& a) {
   }
   for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
     if (reader.file().tensor(name)) {
-      reader.complain("{}: tensor '{}' (LongRoPE) makes positions depend on the context's length; not supported",
-                      reader.file().path().string(), name);
+      reader.complain(
+          "{}: tensor '{}' (LongRoPE) makes positions depend on the context's length; not supported",
+          reader.file().path().string(), name);
     }
   }
   if (a.name == "llama") read_rope_factors(reader, rope);
@@ -131,8 +135,8 @@ void read_windows(Reader& reader, Architecture& a, RopeSpec global) {
   const GgufArray* pattern_array = reader.array("attention.sliding_window_pattern");
   const int period = pattern_array ? 0 : reader.optional("attention.sliding_window_pattern", 6, kMaxLayers);
   if (pattern_array && pattern_array->size() < a.attention.size()) {
-    reader.complain("{}: '{}attention.sliding_window_pattern' has {} entries for {} layers", a.title, reader.prefix(),
-                    pattern_array->size(), a.attention.size());
+    reader.complain("{}: '{}attention.sliding_window_pattern' has {} entries for {} layers", a.title,
+                    reader.prefix(), pattern_array->size(), a.attention.size());
     return;
   }
   for (size_t layer = 0; layer < a.attention.size(); ++layer) {
@@ -150,7 +154,8 @@ void read_attention(Reader& reader, Architecture& a) {
   layer.heads = a.heads;
   layer.scale = 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   // The 27B of gemma3 (62 layers) scales by its embedding instead of its head.
-  if (a.name == "gemma3" && a.layers == 62) layer.scale = 1.0f / std::sqrt(static_cast<float>(a.embedding / a.heads));
+  if (a.name == "gemma3" && a.layers == 62)
+    layer.scale = 1.0f / std::sqrt(static_cast<float>(a.embedding / a.heads));
   layer.soft_cap = static_cast<float>(reader.number("attn_logit_softcapping", 0.0));
   layer.rope = read_rope(reader, a);
   a.attention.assign(a.layers, layer);
@@ -164,8 +169,8 @@ void check_head_shape(Reader& reader, const Architecture& a) {
     reader.complain("{}: {} heads cannot share {} KV heads evenly", file, a.heads, a.kv_heads);
   }
   if (a.head_dim % 16 || a.head_dim > 256) {
-    reader.complain("{}: a head dimension of {} does not fit pages; it must be a multiple of 16 up to 256", file,
-                    a.head_dim);
+    reader.complain("{}: a head dimension of {} does not fit pages; it must be a multiple of 16 up to 256",
+                    file, a.head_dim);
   }
   if (reader.optional("attention.value_length", a.head_dim, kMaxWidth) != a.head_dim) {
     reader.complain("{}: keys and values of different length are not supported", file);
@@ -186,10 +191,12 @@ Result<Architecture> parse_architecture(const GgufFile& file) {
   const std::string path = file.path().string();
   a.name = std::string(file.text("general.architecture").value_or(""));
   static constexpr const char* kKnown[] = {"llama", "qwen2", "qwen3", "gemma3"};
-  if (std::none_of(std::begin(kKnown), std::end(kKnown), [&](const char* known) { return a.name == known; })) {
-    return make_error(ErrorKind::kUnsupported,
-                      "{}: architecture '{}' is not supported; this build runs llama, qwen2, qwen3 and gemma3", path,
-                      a.name);
+  if (std::none_of(std::begin(kKnown), std::end(kKnown),
+                   [&](const char* known) { return a.name == known; })) {
+    return make_error(
+        ErrorKind::kUnsupported,
+        "{}: architecture '{}' is not supported; this build runs llama, qwen2, qwen3 and gemma3", path,
+        a.name);
   }
   Reader reader(file, a.name);
   a.title = std::string(file.text("general.name").value_or(file.path().stem().string()));
@@ -205,7 +212,8 @@ Result<Architecture> parse_architecture(const GgufFile& file) {
   a.trained_context_tokens = reader.required("context_length", 1 << 30);
   a.norm_epsilon = static_cast<float>(reader.number("attention.layer_norm_rms_epsilon", 0.0));
   if (!(a.norm_epsilon > 0)) {
-    reader.complain("{}: '{}attention.layer_norm_rms_epsilon' is missing or not positive", path, reader.prefix());
+    reader.complain("{}: '{}attention.layer_norm_rms_epsilon' is missing or not positive", path,
+                    reader.prefix());
   }
   const bool gemma = a.name == "gemma3";
   a.query_key_norm = gemma || a.name == "qwen3";

@@ -15,7 +15,10 @@ using kernels::WeightUse;
 using Deltas = std::map<std::string, std::vector<LoraDelta>, std::less<>>;
 
 WeightSource source_of(const GgufTensor& tensor) {
-  return {.name = tensor.name, .type = tensor.type, .columns = tensor.shape[0], .rows = tensor.shape[1],
+  return {.name = tensor.name,
+          .type = tensor.type,
+          .columns = tensor.shape[0],
+          .rows = tensor.shape[1],
           .data = tensor.data};
 }
 
@@ -30,9 +33,11 @@ class Loader {
       if (need.optional) return Weight{};
       return make_error(ErrorKind::kCorrupt, "{}: tensor '{}' is missing", file_.path().string(), need.name);
     }
-    if (tensor->shape[0] != need.columns || tensor->shape[1] != need.rows || tensor->shape[2] * tensor->shape[3] != 1) {
+    if (tensor->shape[0] != need.columns || tensor->shape[1] != need.rows ||
+        tensor->shape[2] * tensor->shape[3] != 1) {
       return make_error(ErrorKind::kCorrupt, "{}: tensor '{}' is {} x {}; the model's sizes ask for {} x {}",
-                        file_.path().string(), need.name, tensor->shape[0], tensor->shape[1], need.columns, need.rows);
+                        file_.path().string(), need.name, tensor->shape[0], tensor->shape[1], need.columns,
+                        need.rows);
     }
     return backend_.add_weight(source_of(*tensor), need.use);
   }
@@ -52,8 +57,9 @@ Status check_adapter(const GgufFile& file, const Architecture& architecture) {
   const auto type = file.text("general.type").value_or("");
   const auto kind = file.text("adapter.type").value_or("");
   if (type != "adapter" || kind != "lora") {
-    return make_error(ErrorKind::kUnsupported, "{}: not a LoRA adapter (general.type '{}', adapter.type '{}')",
-                      file.path().string(), type, kind);
+    return make_error(ErrorKind::kUnsupported,
+                      "{}: not a LoRA adapter (general.type '{}', adapter.type '{}')", file.path().string(),
+                      type, kind);
   }
   const auto base = file.text("general.architecture").value_or("");
   if (base != architecture.name) {
@@ -64,8 +70,8 @@ Status check_adapter(const GgufFile& file, const Architecture& architecture) {
 }
 
 // Collects the deltas of one adapter by the name of the matrix they change.
-Status load_adapter(const GgufFile& file, const Adapter& adapter, const GgufFile& model, kernels::Backend& backend,
-                    Deltas& deltas) {
+Status load_adapter(const GgufFile& file, const Adapter& adapter, const GgufFile& model,
+                    kernels::Backend& backend, Deltas& deltas) {
   const std::string path = file.path().string();
   for (const GgufTensor& a : file.tensors()) {
     const std::string name(a.name);
@@ -79,8 +85,8 @@ Status load_adapter(const GgufFile& file, const Adapter& adapter, const GgufFile
     if (!is_a) continue;
     const GgufTensor* changed = model.tensor(target);
     if (!changed || !target.starts_with("blk.") || !target.ends_with(".weight")) {
-      return make_error(ErrorKind::kUnsupported, "{}: adapts '{}', which is no matrix of this model's layers", path,
-                        target);
+      return make_error(ErrorKind::kUnsupported, "{}: adapts '{}', which is no matrix of this model's layers",
+                        path, target);
     }
     if (a.shape[0] != changed->shape[0] || b->shape[1] != changed->shape[1] || a.shape[1] != b->shape[0]) {
       return make_error(ErrorKind::kCorrupt, "{}: '{}' does not fit the model's {} x {} matrix", path, target,
@@ -124,8 +130,8 @@ Result<ModelWeights> ModelWeights::load(const GgufFile& file, const Architecture
   weights.output.matrix = by_name["output.weight"];
   if (architecture.tied_output) {
     // Added a second time: as a matrix it may be repacked, as a table it may not.
-    RH_TRY(weights.output.matrix,
-           loader.load({"token_embd.weight", architecture.embedding, architecture.vocabulary, WeightUse::kMatrix}));
+    RH_TRY(weights.output.matrix, loader.load({"token_embd.weight", architecture.embedding,
+                                               architecture.vocabulary, WeightUse::kMatrix}));
   }
   for (int layer = 0; layer < architecture.layers; ++layer) {
     const std::string block = "blk." + std::to_string(layer) + ".";

@@ -1,8 +1,10 @@
-// The weights of one model on one back end: tensors by role, LoRA adapters joined to the matrices they change.
+// The weights of one model on one back end: tensors by role, LoRA adapters joined to the matrices they
+// change.
 //
-// A LoRA adapter (arXiv 2106.09685, GGUF "adapter" files) adds scale * alpha / rank * B(A x) to W x; several may be
-// active at once, applied in the order given. They change every key and value, so they are part of every cache key.
-// Ownership: refers to the mappings of the files, which outlive it. Threads: const after load().
+// A LoRA adapter (arXiv 2106.09685, GGUF "adapter" files) adds scale * alpha / rank * B(A x) to W x; several
+// may be active at once, applied in the order given. They change every key and value, so they are part of
+// every cache key. Ownership: refers to the mappings of the files, which outlive it. Threads: const after
+// load().
 #pragma once
 
 #include <filesystem>
@@ -32,8 +34,8 @@ struct Linear {
 struct LayerWeights {
   kernels::Weight attention_norm;
   Linear q, k, v, output;
-  kernels::Weight q_norm, k_norm;         // qwen3, gemma3
-  kernels::Weight post_attention_norm;    // gemma3
+  kernels::Weight q_norm, k_norm;       // qwen3, gemma3
+  kernels::Weight post_attention_norm;  // gemma3
   kernels::Weight feed_forward_norm;
   Linear gate, up, down;
   kernels::Weight post_feed_forward_norm;  // gemma3

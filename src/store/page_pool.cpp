@@ -19,8 +19,12 @@ struct Block {
   std::atomic<int32_t> references{0};
 };
 
-Block* block_of(kernels::Page* page) { return reinterpret_cast<Block*>(page); }
-const Block* block_of(const kernels::Page* page) { return reinterpret_cast<const Block*>(page); }
+Block* block_of(kernels::Page* page) {
+  return reinterpret_cast<Block*>(page);
+}
+const Block* block_of(const kernels::Page* page) {
+  return reinterpret_cast<const Block*>(page);
+}
 
 }  // namespace
 
@@ -39,7 +43,9 @@ struct PagePool::Impl {
   }
 };
 
-PagePin::PagePin(PagePin&& other) noexcept : pool_(other.pool_), page_(other.page_) { other.page_ = nullptr; }
+PagePin::PagePin(PagePin&& other) noexcept : pool_(other.pool_), page_(other.page_) {
+  other.page_ = nullptr;
+}
 
 PagePin& PagePin::operator=(PagePin&& other) noexcept {
   if (this != &other) {
@@ -56,7 +62,9 @@ PagePin PagePin::share() const {
   return PagePin(pool_, page_);
 }
 
-bool PagePin::exclusive() const { return page_ && pool_->sole_reference(page_); }
+bool PagePin::exclusive() const {
+  return page_ && pool_->sole_reference(page_);
+}
 
 void PagePin::release() {
   if (page_) pool_->drop_reference(page_);
@@ -66,22 +74,26 @@ void PagePin::release() {
 PagePool::PagePool(const kernels::KvShape& shape, std::unique_ptr<Impl> impl)
     : shape_(shape), impl_(std::move(impl)) {}
 
-PagePool::~PagePool() { assert(impl_->free.size() == impl_->fresh && "a pin outlived its pool"); }
+PagePool::~PagePool() {
+  assert(impl_->free.size() == impl_->fresh && "a pin outlived its pool");
+}
 
 Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape, uint64_t cap_bytes) {
   auto impl = std::make_unique<Impl>();
   const size_t block_bytes = shape.block_bytes();
   impl->total = block_bytes ? cap_bytes / block_bytes : 0;
   if (impl->total == 0) {
-    return make_error(ErrorKind::kTooLarge,
-                      "a KV cap of {} bytes holds not one page block of this model ({} bytes for {} tokens): raise the cap",
-                      cap_bytes, block_bytes, kernels::kPageTokens);
+    return make_error(
+        ErrorKind::kTooLarge,
+        "a KV cap of {} bytes holds not one page block of this model ({} bytes for {} tokens): raise the cap",
+        cap_bytes, block_bytes, kernels::kPageTokens);
   }
   impl->region_bytes = impl->total * block_bytes;
   void* region = mmap(nullptr, impl->region_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (region == MAP_FAILED) return make_system_error(errno, "reserving address space for the KV cap");
-  // Attention streams whole pages: huge pages save most of its TLB misses. Only advice, so a refusal is harmless.
+  // Attention streams whole pages: huge pages save most of its TLB misses. Only advice, so a refusal is
+  // harmless.
   madvise(region, impl->region_bytes, MADV_HUGEPAGE);
   impl->region = static_cast<std::byte*>(region);
   impl->blocks = std::make_unique<Block[]>(impl->total);

@@ -1,11 +1,12 @@
 // The page pool: every page block of an engine, under one byte cap that holds at every moment.
 //
-// The pool reserves address space for `cap_bytes` once and hands out blocks of KvShape::block_bytes(); memory is touched
-// only when a block is first written. A block lives as long as somebody holds a PagePin on it; pins are move-only and
-// are shared on purpose only (PagePin::share). There is no other way to reach a block.
+// The pool reserves address space for `cap_bytes` once and hands out blocks of KvShape::block_bytes(); memory
+// is touched only when a block is first written. A block lives as long as somebody holds a PagePin on it;
+// pins are move-only and are shared on purpose only (PagePin::share). There is no other way to reach a block.
 // Cost: allocate, share and release are O(1); allocate never waits.
-// Threads: all functions of PagePool and PagePin may be called from any thread; one pin object by one thread at a time.
-// Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or queue.
+// Threads: all functions of PagePool and PagePin may be called from any thread; one pin object by one thread
+// at a time. Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or
+// queue.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,9 @@
 namespace rhapsode::store {
 namespace {
 
-kernels::KvShape small_shape() { return {.layers = 2, .kv_heads = 1, .head_dim = 16, .type = kernels::KvType::kF32}; }
+kernels::KvShape small_shape() {
+  return {.layers = 2, .kv_heads = 1, .head_dim = 16, .type = kernels::KvType::kF32};
+}
 
 TEST(PagePool, RefusesACapBelowOneBlock) {
   auto pool = PagePool::create(small_shape(), small_shape().block_bytes() - 1);

@@ -4,7 +4,6 @@
 
 #include "base/result.h"
 #include "text/message_mask.h"
-#include "text/template_guard.h"
 #include "text/utf8_gate.h"
 
 namespace rhapsode::text {
@@ -52,8 +51,8 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const Tokenizer& 
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(const Tokenizer& tokenizer,
                                                                 const std::string& source) {
-  RH_TRY_STATUS(check_template(source));
-  RH_TRY(JinjaTemplate jinja, JinjaTemplate::parse(source));
+  RH_TRY(const GuardedTemplate guarded, guard_template(source));
+  RH_TRY(JinjaTemplate jinja, JinjaTemplate::parse(guarded));
   return std::shared_ptr<const ChatTemplate>(
       new ChatTemplate(tokenizer.shared_from_this(), std::move(jinja)));
 }

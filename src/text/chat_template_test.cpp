@@ -294,19 +294,30 @@ TEST_F(ChatTemplates, ThreadsShareOneTemplate) {
 }
 
 std::string guard(const std::string& source) {
-  const Status status = check_template(source);
-  return status.ok() ? "ok" : status.error().message;
+  auto guarded = guard_template(source);
+  if (!guarded.ok()) return guarded.error().message;
+  return guarded->is_recursive ? "recursive" : guarded->source == source ? "same" : "changed";
 }
 
-TEST(TemplateGuard, AcceptsWhatTemplatesDo) {
-  EXPECT_EQ(guard(""), "ok");
-  EXPECT_EQ(guard(kChatMl), "ok");
+TEST(TemplateGuard, LeavesOrdinaryTemplatesAsTheyAre) {
+  EXPECT_EQ(guard(""), "same");
+  EXPECT_EQ(guard(kChatMl), "same");
   EXPECT_EQ(guard("{% macro a(x) %}{{ x }}{% endmacro %}{% macro b() %}{{ a('}}') }}{% endmacro %}{{ b() }}"),
-            "ok");
+            "same");
   EXPECT_EQ(
       guard("{# {{ ( #}{% set x %}text{% endset %}{% set y = 1 %}{ {% if x %}1{% elif y %}2{% endif %}"),
-      "ok");
-  EXPECT_EQ(guard("{{ '" + std::string(100000, '(') + "' }}"), "ok");
+      "same");
+  EXPECT_EQ(guard("{{ '" + std::string(100000, '(') + "' }}"), "same");
+}
+
+TEST(TemplateGuard, FindsMacrosThatMayCallThemselves) {
+  EXPECT_EQ(guard("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "recursive");
+  EXPECT_EQ(guard("{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}"),
+            "recursive");
+  EXPECT_EQ(guard("{% macro f() %}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}"
+                  "{% macro f() %}{{ g() }}{% endmacro %}"),
+            "recursive");
+  EXPECT_EQ(guard("{% macro f(h) %}{{ h(h) }}{% endmacro %}{{ f(f) }}"), "recursive");
 }
 
 TEST(TemplateGuard, RefusesWhatWouldOverflowTheStack) {
@@ -314,14 +325,32 @@ TEST(TemplateGuard, RefusesWhatWouldOverflowTheStack) {
   std::string nested;
   for (int i = 0; i < 5000; ++i) nested += "{% if 1 %}";
   EXPECT_THAT(guard(nested), HasSubstr("nest too deeply"));
-  EXPECT_THAT(guard("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("may call itself"));
-  EXPECT_THAT(guard("{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}"),
-              HasSubstr("itself"));
-  EXPECT_THAT(guard("{% macro f() %}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}"
-                    "{% macro f() %}{{ g() }}{% endmacro %}"),
-              HasSubstr("itself"));
-  EXPECT_THAT(guard("{% macro f(h) %}{{ h(h) }}{% endmacro %}{{ f(f) }}"), HasSubstr("without being called"));
   EXPECT_THAT(guard(std::string(300 << 10, 'x')), HasSubstr("bytes"));
+  EXPECT_THAT(guard("{% set rhapsode_macro_calls = 1 %}"), HasSubstr("reserved"));
+}
+
+TEST_F(ChatTemplates, RecursiveMacrosWorkAndEndWhenTheyDoNot) {
+  RH_REQUIRE_MODEL(path, "smollm2-135m");
+  const std::vector<Message> messages = {{"user", "<|im_end|>"}};
+  EXPECT_EQ(
+      tokens_as_text(
+          "{%- macro down(n) -%}\n {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %}\n{%- endmacro -%}\n"
+          "{{ down(12) }}|{{ messages[0].content }}",
+          messages),
+      "1211109876543210|<|im_end|>");
+  EXPECT_EQ(
+      tokens_as_text("{% macro down(n) %}\n {{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %}{% endmacro %}\n"
+                     "{{ down(2) }}",
+                     messages),
+      " 2 1 0");
+  EXPECT_THAT(tokens_as_text("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", messages),
+              HasSubstr("too often"));
+  EXPECT_EQ(tokens_as_text("{{ " + std::string(700, '(') + "1" + std::string(700, ')') + " }}", messages),
+            "1");
+  std::string deep = "1";
+  for (int i = 0; i < 700; ++i) deep += "+1";
+  EXPECT_THAT(tokens_as_text("{% macro f() %}{{ f()+" + deep + " }}{% endmacro %}{{ f() }}", messages),
+              HasSubstr("too often"));
 }
 
 }  // namespace

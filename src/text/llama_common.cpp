@@ -7,8 +7,10 @@
 #include <json-schema-to-grammar.h>
 
 #include <exception>
+#include <functional>
 
 #include "base/result.h"
+#include "text/deep_stack.h"
 #include "text/library_log.h"
 
 namespace rhapsode::text {
@@ -47,6 +49,26 @@ jinja::value content_value(const std::string& content, bool as_list) {
   return list;
 }
 
+// Runs a call into the engine, whose exceptions become errors that begin with `what`.
+Status run_engine(bool needs_deep_stack, ErrorKind kind, const char* what,
+                  const std::function<void()>& call) {
+  Status status;
+  const auto guarded_call = [&] {
+    const LibraryLog log;
+    try {
+      call();
+    } catch (const std::exception& exception) {
+      status = make_error(kind, "{}: {}", what, reason(exception));
+    }
+  };
+  if (needs_deep_stack) {
+    RH_TRY_STATUS(on_deep_stack(guarded_call));
+  } else {
+    guarded_call();
+  }
+  return status;
+}
+
 }  // namespace
 
 Result<std::string> json_schema_to_gbnf(std::string_view schema) {
@@ -61,30 +83,40 @@ Result<std::string> json_schema_to_gbnf(std::string_view schema) {
 
 struct JinjaTemplate::Program {
   std::string source;
+  bool is_recursive = false;
   jinja::program program;
   jinja::caps caps;
-};
 
-Result<JinjaTemplate> JinjaTemplate::parse(const std::string& source) {
-  const LibraryLog log;
-  try {
-    auto program = std::make_shared<Program>();
+  void read(const GuardedTemplate& guarded) {
     jinja::lexer lexer;
-    const jinja::lexer_result tokens = lexer.tokenize(source);
-    program->source = tokens.source;
-    program->program = jinja::parse_from_tokens(tokens);
-    program->caps = jinja::caps_get(program->program);
-    return JinjaTemplate(std::move(program));
-  } catch (const std::exception& exception) {
-    return make_error(ErrorKind::kUnsupported, "the chat template cannot be read: {}", reason(exception));
+    const jinja::lexer_result tokens = lexer.tokenize(guarded.source);
+    source = tokens.source;
+    is_recursive = guarded.is_recursive;
+    program = jinja::parse_from_tokens(tokens);
+    caps = jinja::caps_get(program);
   }
-}
 
-Result<std::vector<RenderedPart>> JinjaTemplate::render(std::span<const Message> messages,
-                                                        const JinjaVariables& variables) const {
-  const LibraryLog log;
-  try {
-    const bool as_list = !program_->caps.supports_string_content && program_->caps.supports_typed_content;
+  std::vector<RenderedPart> render(std::span<const Message> messages, const JinjaVariables& variables) const {
+    jinja::context context(source);
+    context.set_val("messages", messages_value(messages));
+    context.set_val("bos_token", string_value(variables.bos_token, false));
+    context.set_val("eos_token", string_value(variables.eos_token, false));
+    context.set_val("add_generation_prompt",
+                    jinja::mk_val<jinja::value_bool>(variables.add_generation_prompt));
+    if (is_recursive) {
+      auto counter = jinja::mk_val<jinja::value_object>();
+      set(counter, "count", jinja::mk_val<jinja::value_int>(0));
+      context.set_val(kCallCounter, counter);
+    }
+    jinja::runtime runtime(context);
+    const jinja::value_string text = jinja::runtime::gather_string_parts(runtime.execute(program));
+    std::vector<RenderedPart> parts;
+    for (const jinja::string_part& part : text->val_str.parts) parts.push_back({part.val, part.is_input});
+    return parts;
+  }
+
+  jinja::value messages_value(std::span<const Message> messages) const {
+    const bool as_list = !caps.supports_string_content && caps.supports_typed_content;
     auto list = jinja::mk_val<jinja::value_array>();
     for (const Message& message : messages) {
       auto object = jinja::mk_val<jinja::value_object>();
@@ -92,21 +124,24 @@ Result<std::vector<RenderedPart>> JinjaTemplate::render(std::span<const Message>
       set(object, "content", content_value(message.content, as_list));
       list->push_back(object);
     }
-    jinja::context context(program_->source);
-    context.set_val("messages", list);
-    context.set_val("bos_token", string_value(variables.bos_token, false));
-    context.set_val("eos_token", string_value(variables.eos_token, false));
-    context.set_val("add_generation_prompt",
-                    jinja::mk_val<jinja::value_bool>(variables.add_generation_prompt));
-    jinja::runtime runtime(context);
-    const jinja::value_string text = jinja::runtime::gather_string_parts(runtime.execute(program_->program));
-    std::vector<RenderedPart> parts;
-    for (const jinja::string_part& part : text->val_str.parts) parts.push_back({part.val, part.is_input});
-    return parts;
-  } catch (const std::exception& exception) {
-    return make_error(ErrorKind::kInvalidArgument, "the chat template refuses these messages: {}",
-                      reason(exception));
+    return list;
   }
+};
+
+Result<JinjaTemplate> JinjaTemplate::parse(const GuardedTemplate& guarded) {
+  auto program = std::make_shared<Program>();
+  RH_TRY_STATUS(run_engine(guarded.is_recursive, ErrorKind::kUnsupported, "the chat template cannot be read",
+                           [&] { program->read(guarded); }));
+  return JinjaTemplate(std::move(program));
+}
+
+Result<std::vector<RenderedPart>> JinjaTemplate::render(std::span<const Message> messages,
+                                                        const JinjaVariables& variables) const {
+  std::vector<RenderedPart> parts;
+  RH_TRY_STATUS(run_engine(program_->is_recursive, ErrorKind::kInvalidArgument,
+                           "the chat template refuses these messages",
+                           [&] { parts = program_->render(messages, variables); }));
+  return parts;
 }
 
 bool JinjaTemplate::supports_system_role() const {

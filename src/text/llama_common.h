@@ -15,6 +15,7 @@
 
 #include "rhapsode/options.h"
 #include "rhapsode/result.h"
+#include "text/template_guard.h"
 
 namespace rhapsode::text {
 
@@ -36,8 +37,7 @@ struct JinjaVariables {
 
 class JinjaTemplate {
  public:
-  // A source that check_template() has passed.
-  static Result<JinjaTemplate> parse(const std::string& source);
+  static Result<JinjaTemplate> parse(const GuardedTemplate& guarded);
 
   // Contents are messages' text; roles count as the template's, so they must have been checked.
   Result<std::vector<RenderedPart>> render(std::span<const Message> messages,

@@ -22,6 +22,11 @@ Error out_of_range(const char* name, double value, const char* range) {
   return make_error(ErrorKind::kInvalidArgument, "{} is {}; it must be {}", name, value, range);
 }
 
+Error dead_end() {
+  return make_error(ErrorKind::kUnsupported,
+                    "no token of the vocabulary can continue the text as the grammar asks");
+}
+
 Status check(const SamplingOptions& options) {
   const float temperature = options.temperature;
   if (temperature != 0 && !(temperature >= kLowestTemperature && temperature <= 1000)) {
@@ -165,21 +170,21 @@ Result<int32_t> Sampler::best_allowed(std::span<const float> logits) {
       if (candidate.logit != kImpossible) return candidate.id;
     }
   }
-  return make_error(ErrorKind::kUnsupported,
-                    "no token of the vocabulary can continue the text as the grammar asks");
+  return dead_end();
 }
 
 Result<int32_t> Sampler::draw(std::span<const float> logits, bool filter) {
-  candidates_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) candidates_[i] = {static_cast<int32_t>(i), logits[i], 0.0f};
-  llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
-  if (filter) {
-    llama_sampler_apply(grammar_.get(), &list);
-    const bool any =
-        std::any_of(candidates_.begin(), candidates_.end(),
-                    [](const llama_token_data& candidate) { return candidate.logit != kImpossible; });
-    if (!any) return best_allowed(logits);
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] != kImpossible) candidates_.push_back({static_cast<int32_t>(i), logits[i], 0.0f});
   }
+  if (filter) {
+    llama_token_data_array all{candidates_.data(), candidates_.size(), -1, false};
+    llama_sampler_apply(grammar_.get(), &all);
+    std::erase_if(candidates_, [](const llama_token_data& token) { return token.logit == kImpossible; });
+    if (candidates_.empty()) return dead_end();
+  }
+  llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
   llama_sampler_apply(chain_.get(), &list);
   if (list.selected < 0 || static_cast<size_t>(list.selected) >= list.size) {
     return make_error(ErrorKind::kInternal, "the sampler chose nothing out of {} tokens", list.size);

@@ -24,10 +24,14 @@ class Guard {
  public:
   explicit Guard(std::string_view source) : source_(source) {}
 
-  Status run() {
+  Result<GuardedTemplate> run() {
     if (source_.size() > kMaxBytes) {
       return make_error(ErrorKind::kUnsupported, "the chat template has {} bytes; at most {} are supported",
                         source_.size(), kMaxBytes);
+    }
+    if (source_.find(kCallCounter) != std::string_view::npos) {
+      return make_error(ErrorKind::kUnsupported, "the chat template uses the reserved name '{}'",
+                        kCallCounter);
     }
     while ((pos_ = source_.find('{', pos_)) != std::string_view::npos) {
       const std::string_view opening = source_.substr(pos_, 2);
@@ -39,15 +43,15 @@ class Guard {
         ++pos_;
       }
     }
-    return check_calls();
+    return may_recurse() ? GuardedTemplate{with_counters(), true}
+                         : GuardedTemplate{std::string(source_), false};
   }
 
  private:
   struct Use {
-    int inside;  // the macro whose body this is in
+    int inside;  // the macro whose body this is in, -1 for none
     std::string name;
     bool is_call;
-    size_t at;
   };
 
   Error refuse(size_t at, std::string_view what) const {
@@ -78,7 +82,7 @@ class Guard {
         const size_t next = source_.find_first_not_of(" \t\r\n", pos_);
         const bool is_call = next != std::string_view::npos && source_[next] == '(';
         const bool is_definition = words.size() == 2 && words[0] == "macro" && closing == "%}";
-        if (!is_definition) uses_.push_back({current_macro(), words.back(), is_call, start});
+        if (!is_definition) uses_.push_back({current_macro(), words.back(), is_call});
       } else {
         assigns = assigns || c == '=';
         ++pos_;
@@ -105,6 +109,7 @@ class Guard {
     } else if (opens) {
       const bool is_macro = word == "macro" && words.size() > 1;
       if (is_macro) macros_[words[1]] = macro_count_;
+      if (is_macro && pos_ < source_.size()) macro_tag_ends_.push_back(pos_ + 2);
       open_.push_back(is_macro ? macro_count_++ : current_macro());
       if (open_.size() > static_cast<size_t>(kMaxDepth)) return refuse(begin, "blocks nest too deeply");
     } else if (word == "elif" && ++elifs_ > 1000) {
@@ -115,18 +120,29 @@ class Guard {
 
   int current_macro() const { return open_.empty() ? -1 : open_.back(); }
 
-  // A macro's body may call only macros that were finished before it, by their own names.
-  Status check_calls() const {
-    for (const Use& use : uses_) {
+  // It may not if each macro's body calls only macros that were finished before it, by their own names.
+  bool may_recurse() const {
+    return std::any_of(uses_.begin(), uses_.end(), [this](const Use& use) {
       const auto macro = macros_.find(use.name);
-      if (macro == macros_.end()) continue;
-      if (!use.is_call)
-        return refuse(use.at, fmt::format("macro '{}' is used without being called", use.name));
-      if (use.inside >= 0 && macro->second >= use.inside) {
-        return refuse(use.at, fmt::format("macro '{}' may call itself", use.name));
-      }
+      return macro != macros_.end() && (!use.is_call || (use.inside >= 0 && macro->second >= use.inside));
+    });
+  }
+
+  // The counting tags strip white space as the macro's own tag does, so that the rendered text stays the
+  // same.
+  std::string with_counters() const {
+    std::string guarded;
+    size_t begin = 0;
+    for (const size_t end : macro_tag_ends_) {
+      const std::string_view strip = source_[end - 3] == '-' ? "-" : "";
+      guarded += source_.substr(begin, end - begin);
+      guarded += fmt::format(
+          "{{%{0} set {1}.count = {1}.count + 1 {0}%}}{{%{0} if {1}.count > 200 {0}%}}"
+          "{{{{ raise_exception('its macros call each other too often') }}}}{{%{0} endif {0}%}}",
+          strip, kCallCounter);
+      begin = end;
     }
-    return {};
+    return guarded.append(source_.substr(begin));
   }
 
   std::string_view source_;
@@ -135,12 +151,13 @@ class Guard {
   int elifs_ = 0;
   std::map<std::string, int> macros_;  // by name: the index of the last definition
   std::vector<int> open_;              // for each open block the macro it belongs to, -1 for none
+  std::vector<size_t> macro_tag_ends_;
   std::vector<Use> uses_;
 };
 
 }  // namespace
 
-Status check_template(std::string_view source) {
+Result<GuardedTemplate> guard_template(std::string_view source) {
   return Guard(source).run();
 }
 

@@ -1,12 +1,13 @@
-// Prints how close our logits are to libllama's on one model; `make test-all` runs it, docs/results.md quotes it.
+// Prints how close our logits are to libllama's on one model; `make test-all` runs it, docs/results.md quotes
+// it.
 //
 //   parity MODEL [--prompts 20] [--most-tokens 4000] [--steps 48] [--kv f32] [--threads 2] [--self] TEXT...
 //
-// Prompts are cut from the TEXT files at seeded places, their lengths spread evenly in logarithm from 1 to most-tokens.
-// The reference is libllama with flash attention off and a float32 cache, micro-batches of 512. With --self it is libllama
-// as it comes (flash attention, float16 cache), and a second one with micro-batches of 64 is compared with it too: how far
-// it differs from itself on quantised weights.
-// Exit code 1 when a row's likeliest token differs without being a tie, or (with --limit X) a logit by more than X.
+// Prompts are cut from the TEXT files at seeded places, their lengths spread evenly in logarithm from 1 to
+// most-tokens. The reference is libllama with flash attention off and a float32 cache, micro-batches of 512.
+// With --self it is libllama as it comes (flash attention, float16 cache), and a second one with
+// micro-batches of 64 is compared with it too: how far it differs from itself on quantised weights. Exit code
+// 1 when a row's likeliest token differs without being a tie, or (with --limit X) a logit by more than X.
 #include <CLI/CLI.hpp>
 
 #include <cmath>
@@ -35,7 +36,8 @@ struct Arguments {
   double limit = INFINITY;
 };
 
-Result<std::vector<std::vector<int32_t>>> cut_prompts(const text::Tokenizer& tokenizer, const Arguments& arguments) {
+Result<std::vector<std::vector<int32_t>>> cut_prompts(const text::Tokenizer& tokenizer,
+                                                      const Arguments& arguments) {
   std::string all;
   for (const std::string& path : arguments.texts) {
     std::ifstream file(path);
@@ -61,9 +63,10 @@ Result<std::vector<std::vector<int32_t>>> cut_prompts(const text::Tokenizer& tok
 }
 
 void print(const char* name, const ParityReport& report) {
-  std::printf("%-28s rows %4d  equal %4d (%.4f)  ties %3d  mismatches %3d  max |logit diff| %.4f  mean KL %.3g\n", name,
-              report.rows, report.argmax_equal, report.equal_share(), report.ties, report.mismatches,
-              report.max_abs_logit_diff, report.mean_kl);
+  std::printf(
+      "%-28s rows %4d  equal %4d (%.4f)  ties %3d  mismatches %3d  max |logit diff| %.4f  mean KL %.3g\n",
+      name, report.rows, report.argmax_equal, report.equal_share(), report.ties, report.mismatches,
+      report.max_abs_logit_diff, report.mean_kl);
   std::fflush(stdout);
 }
 
@@ -77,7 +80,8 @@ Result<bool> run(const Arguments& arguments) {
   const int context = arguments.most_tokens + arguments.steps + 64;
   RH_TRY(auto ours, RunnerSource::make(*runner, context, 512));
   const bool exact_peer = !arguments.self;
-  LlamaPeerOptions peer_options{arguments.model, options.adapters, arguments.threads, context, 512, !exact_peer, exact_peer};
+  LlamaPeerOptions peer_options{arguments.model, options.adapters, arguments.threads, context, 512,
+                                !exact_peer,     exact_peer};
   RH_TRY(auto peer, LlamaPeer::open(peer_options));
   RH_TRY(const auto prompts, cut_prompts(runner->tokenizer(), arguments));
   RH_TRY(const ParityReport report, compare_logits(*peer, *ours, prompts, arguments.steps));
@@ -90,7 +94,8 @@ Result<bool> run(const Arguments& arguments) {
     const double differing = 1 - report.equal_share();
     std::printf("ratio of mean KL %.3f, of differing tokens %.3f\n", report.mean_kl / self.mean_kl,
                 differing / std::max(1e-9, 1 - self.equal_share()));
-    // On quantised weights libllama does not agree with itself; ours must be no further away than 1.5 times that.
+    // On quantised weights libllama does not agree with itself; ours must be no further away than 1.5 times
+    // that.
     return report.mean_kl <= 1.5 * self.mean_kl;
   }
   return report.mismatches == 0 && report.max_abs_logit_diff <= arguments.limit;
@@ -121,4 +126,6 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace rhapsode::engine
 
-int main(int argc, char** argv) { return rhapsode::engine::main(argc, argv); }
+int main(int argc, char** argv) {
+  return rhapsode::engine::main(argc, argv);
+}

@@ -62,7 +62,7 @@ class GgmlBackend final : public Backend {
   AttentionContext attention_context_;
   // Most recently used first.
   std::list<std::pair<GraphKey, std::unique_ptr<GgmlGraph>>> graphs_;
-  std::vector<int32_t> tokens_;   // the batch, padded
+  std::vector<int32_t> tokens_;  // the batch, padded
   std::vector<int32_t> outputs_;
   uint64_t copy_bytes_ = 0;
   int64_t run_end_ns_ = 0;
@@ -122,8 +122,8 @@ ggml_tensor* GgmlBackend::packed(const WeightSource& source) {
   for (auto* type = extra_buffer_types(device_); type && *type; ++type) {
     // Whether a layout takes a tensor is only known by asking about a matmul with it in such a buffer.
     ContextPtr probe(ggml_init({ggml_tensor_overhead() * 4, nullptr, true}));
-    ggml_tensor* weight = ggml_new_tensor_2d(probe.get(), static_cast<ggml_type>(source.type), source.columns,
-                                             source.rows);
+    ggml_tensor* weight =
+        ggml_new_tensor_2d(probe.get(), static_cast<ggml_type>(source.type), source.columns, source.rows);
     ggml_tensor* input = ggml_new_tensor_2d(probe.get(), GGML_TYPE_F32, source.columns, 512);
     ggml_tensor* product = ggml_mul_mat(probe.get(), weight, input);
     BufferPtr empty(ggml_backend_buft_alloc_buffer(*type, 0));
@@ -139,19 +139,20 @@ ggml_tensor* GgmlBackend::converted_to_f32(const WeightSource& source) {
   if (source.type == GGML_TYPE_F32) {
     std::memcpy(values.data(), source.data.data(), values.size() * sizeof(float));
   } else {
-    ggml_get_type_traits(static_cast<ggml_type>(source.type))->to_float(source.data.data(), values.data(),
-                                                                        values.size());
+    ggml_get_type_traits(static_cast<ggml_type>(source.type))
+        ->to_float(source.data.data(), values.data(), values.size());
   }
   return adopt(new_tensor(source, GGML_TYPE_F32), ggml_backend_dev_buffer_type(device_), values.data());
 }
 
 Result<Weight> GgmlBackend::add_weight(const WeightSource& source, WeightUse use) {
-  if (weights_.size() + 8 >= kMaxWeights) return make_error(ErrorKind::kTooLarge, "more than {} weights", kMaxWeights);
+  if (weights_.size() + 8 >= kMaxWeights)
+    return make_error(ErrorKind::kTooLarge, "more than {} weights", kMaxWeights);
   const auto type = static_cast<ggml_type>(source.type);
   const bool plain = type == GGML_TYPE_F32;
   if (!plain && !ggml_get_type_traits(type)->to_float) {
-    return make_error(ErrorKind::kUnsupported, "tensor '{}' has type {}, which cannot be multiplied", source.name,
-                      ggml_type_name(type));
+    return make_error(ErrorKind::kUnsupported, "tensor '{}' has type {}, which cannot be multiplied",
+                      source.name, ggml_type_name(type));
   }
   ggml_tensor* tensor = nullptr;
   if (use == WeightUse::kVector) {
@@ -161,9 +162,10 @@ Result<Weight> GgmlBackend::add_weight(const WeightSource& source, WeightUse use
     if (use == WeightUse::kMatrix) tensor = packed(source);
     if (!tensor) {
       tensor = new_tensor(source, type);
-      BufferPtr view(ggml_backend_dev_buffer_from_host_ptr(device_, const_cast<std::byte*>(source.data.data()),
-                                                           source.data.size(), 0));
-      if (!view) return make_error(ErrorKind::kNoSpace, "tensor '{}' could not be used in place", source.name);
+      BufferPtr view(ggml_backend_dev_buffer_from_host_ptr(
+          device_, const_cast<std::byte*>(source.data.data()), source.data.size(), 0));
+      if (!view)
+        return make_error(ErrorKind::kNoSpace, "tensor '{}' could not be used in place", source.name);
       ggml_backend_buffer_set_usage(view.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
       ggml_backend_tensor_alloc(view.get(), tensor, const_cast<std::byte*>(source.data.data()));
       buffers_.push_back(std::move(view));
@@ -174,13 +176,14 @@ Result<Weight> GgmlBackend::add_weight(const WeightSource& source, WeightUse use
 }
 
 Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
-  auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& entry) { return entry.first == key; });
+  auto found =
+      std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& entry) { return entry.first == key; });
   if (found != graphs_.end()) {
     graphs_.splice(graphs_.begin(), graphs_, found);
     return graphs_.front().second.get();
   }
-  auto graph = std::make_unique<GgmlGraph>(weights_, attention_context_, ggml_backend_dev_buffer_type(device_),
-                                           key.rows, key.outputs);
+  auto graph = std::make_unique<GgmlGraph>(weights_, attention_context_,
+                                           ggml_backend_dev_buffer_type(device_), key.rows, key.outputs);
   RH_TRY_STATUS(graph->record(recipes_[key.recipe]));
   graphs_.emplace_front(key, std::move(graph));
   if (graphs_.size() > kGraphsKept) graphs_.pop_back();
@@ -233,10 +236,12 @@ std::vector<LayerSpan> GgmlBackend::layer_spans() const {
 
 namespace {
 
-// Where libggml itself was loaded from: run-time loadable variants lie beside it, wherever the tree was moved.
+// Where libggml itself was loaded from: run-time loadable variants lie beside it, wherever the tree was
+// moved.
 std::filesystem::path folder_of_ggml() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&ggml_backend_load_all), &info) == 0 || !info.dli_fname) return ".";
+  if (dladdr(reinterpret_cast<const void*>(&ggml_backend_load_all), &info) == 0 || !info.dli_fname)
+    return ".";
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 

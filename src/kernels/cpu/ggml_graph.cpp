@@ -105,13 +105,17 @@ Value GgmlGraph::matmul(Weight matrix, Value x) {
   return keep(ggml_mul_mat(context_.get(), weights_[matrix.id], tensor(x)));
 }
 
-Value GgmlGraph::add(Value a, Value b) { return keep(ggml_add(context_.get(), tensor(a), tensor(b))); }
+Value GgmlGraph::add(Value a, Value b) {
+  return keep(ggml_add(context_.get(), tensor(a), tensor(b)));
+}
 
 Value GgmlGraph::add_bias(Value x, Weight bias) {
   return keep(ggml_add(context_.get(), tensor(x), weights_[bias.id]));
 }
 
-Value GgmlGraph::scale(Value x, float factor) { return keep(ggml_scale(context_.get(), tensor(x), factor)); }
+Value GgmlGraph::scale(Value x, float factor) {
+  return keep(ggml_scale(context_.get(), tensor(x), factor));
+}
 
 Value GgmlGraph::rms_norm(Value x, Weight gain, float epsilon) {
   return keep(ggml_mul(context_.get(), ggml_rms_norm(context_.get(), tensor(x), epsilon), weights_[gain.id]));
@@ -138,8 +142,8 @@ Value GgmlGraph::attend(int layer, Value q, Value k, Value v) {
   n.q = tensor(q);
   n.k = tensor(k);
   n.v = tensor(v);
-  // ggml runs every node on all threads with a barrier between nodes and none inside: writing, attending and combining
-  // are three nodes, chained by sources so that none is reordered or its memory reused too early.
+  // ggml runs every node on all threads with a barrier between nodes and none inside: writing, attending and
+  // combining are three nodes, chained by sources so that none is reordered or its memory reused too early.
   ggml_tensor* write_sources[] = {n.k, n.v};
   ggml_tensor* written = ggml_custom_4d(context_.get(), GGML_TYPE_F32, 1, 1, 1, 1, write_sources, 2,
                                         &AttendNode::write, GGML_N_TASKS_MAX, &n);
@@ -154,7 +158,9 @@ Value GgmlGraph::attend(int layer, Value q, Value k, Value v) {
   return keep(combined);
 }
 
-Value GgmlGraph::output_rows(Value x) { return keep(ggml_get_rows(context_.get(), tensor(x), outputs_)); }
+Value GgmlGraph::output_rows(Value x) {
+  return keep(ggml_get_rows(context_.get(), tensor(x), outputs_));
+}
 
 Value GgmlGraph::soft_cap(Value x, float cap) {
   ggml_tensor* squashed = ggml_tanh(context_.get(), ggml_scale(context_.get(), tensor(x), 1.0f / cap));

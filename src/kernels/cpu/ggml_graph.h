@@ -1,5 +1,5 @@
-// One recorded ggml graph of the CPU back end: the GraphBuilder that fills it and the nodes that call our attention.
-// Internal to kernels/cpu.
+// One recorded ggml graph of the CPU back end: the GraphBuilder that fills it and the nodes that call our
+// attention. Internal to kernels/cpu.
 #pragma once
 
 #include <ggml-alloc.h>
