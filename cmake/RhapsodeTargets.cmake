@@ -1,8 +1,9 @@
 # One place for warnings, sanitizers and the shape of test, benchmark and fuzz targets.
 find_program(RHAPSODE_CCACHE ccache)
 if(RHAPSODE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${RHAPSODE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${RHAPSODE_CCACHE})
+  # Paths below the source folder count as relative, so that a second clone finds what the first one compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${RHAPSODE_CCACHE})
 endif()
 
 add_library(rhapsode_flags INTERFACE)

@@ -101,16 +101,22 @@ extract_common_headers() {
 }
 
 build_wheel() {  # NAME CMAKE_ARGS FOLDER
-  local scratch
+  local work=.deps/build-$1 archive
   need_writable "$3"
-  need_space "${TMPDIR:-/tmp}" 1500 "building ggml and llama"
-  need_space "$RHAPSODE_ROOT" 2500 "the build"
-  scratch=$(mktemp -d "$3.XXXXXX")
+  need_space "$RHAPSODE_ROOT" 3000 "building ggml and llama"
+  archive=$(ls .deps/sdist/*.tar.gz)
+  # An interrupted build goes on where it was, as long as it is the same one.
+  if [ "$(cat "$work/.args" 2>/dev/null)" != "$archive $2" ]; then
+    rm -rf "$work"
+    mkdir -p "$work/source"
+    tar -xzf "$archive" -C "$work/source" --strip-components=1
+    echo "$archive $2" >"$work/.args"
+  fi
   run_step "Building ggml and llama ($1; 3 minutes on 2 cores, 14 for portable)" env CMAKE_ARGS="$2" \
     CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" .venv/bin/pip wheel -v "${PIP_QUIET[@]}" --no-cache-dir --no-deps \
-    --no-build-isolation -w "$scratch" "$(ls .deps/sdist/*.tar.gz)"
-  mv "$scratch"/*.whl "$3/"  # atomic: an interrupted build leaves no wheel
-  rmdir "$scratch"
+    --no-build-isolation --config-settings=build-dir="$RHAPSODE_ROOT/$work/build" -w "$work/wheel" "./$work/source"
+  mv "$work"/wheel/*.whl "$3/"
+  rm -rf "$work"
 }
 
 # Builds one variant of the libraries into its own environment. Built wheels are kept, so another clone is quick.
