@@ -58,11 +58,17 @@ class Checker:
             if not re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text):
                 self.fail(path, f"'rhapsode {words[1]}' has no option {option}")
 
+    @staticmethod
+    def _environment():
+        # The program finds models where the tests do.
+        models = os.environ.get("RHAPSODE_TEST_MODELS")
+        return {"RHAPSODE_HOME": str(Path(models).parent), **os.environ} if models else None
+
     def run(self, path, line):
         shown = line.split("  #")[0].strip()
         result = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", line.replace("build/rhapsode", shlex.quote(str(self.build / "rhapsode")))],
-            cwd=ROOT, capture_output=True, text=True, timeout=RUN_SECONDS, stdin=subprocess.DEVNULL, check=False)
+            cwd=ROOT, env=self._environment(), capture_output=True, text=True, timeout=RUN_SECONDS, stdin=subprocess.DEVNULL, check=False)
         self.ran += 1
         if result.returncode != 0:
             self.fail(path, f"'{shown}' exits {result.returncode}: {result.stderr.strip()[-300:]}")
