@@ -82,7 +82,9 @@ class Bench {
   Result<std::unique_ptr<engine::ModelRunner>> open_runner(const EngineOptions& options) {
     show(fmt::format("loading {} …", report_.model));
     engine::RunnerOptions runner;
-    RH_TRY(runner.model, engine::choose_weights(options));
+    RH_TRY(const engine::WeightChoice choice, engine::choose_weights(options));
+    runner.model = choice.model;
+    runner.wide_model = choice.wide_model;
     runner.vocabulary = options.model;
     for (const AdapterOptions& adapter : options.adapters)
       runner.adapters.push_back({adapter.path, adapter.scale});

@@ -83,7 +83,7 @@ constexpr OptionSpec kOptions[] = {
      "LoRA adapter in GGUF, with its scale (1 when absent)",
      [](Settings& s) -> Slot { return &s.engine.adapters; }},
     {"weights", 0, "FORMAT", OptionGroup::kModel, kRunsModel, kAny,
-     "shipped: as in the file; bf16: a copy kept in the cache folder, faster to read prompts with",
+     "shipped: as in the file; bf16: a cached copy, faster to read prompts with; mixed: that to read, the file to write",
      [](Settings& s) -> Slot { return &s.engine.weights; }},
 
     {"threads", 't', "N", OptionGroup::kEngine, kRunsModel, between(0, 1024),
