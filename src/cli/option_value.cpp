@@ -17,7 +17,7 @@ struct Choice {
 };
 constexpr std::array<Choice<KvStorage>, 4> kKvTypes{
     {{"f32", KvStorage::kF32}, {"f16", KvStorage::kF16}, {"bf16", KvStorage::kBF16}, {"i8", KvStorage::kI8}}};
-constexpr std::array<Choice<WeightFormat>, 2> kWeights{
+constexpr std::array<Choice<WeightFormat>, 3> kWeights{
     {{"shipped", WeightFormat::kShipped}, {"bf16", WeightFormat::kBF16}, {"mixed", WeightFormat::kMixed}}};
 
 constexpr auto& choices_of(KvStorage) {
