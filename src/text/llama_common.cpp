@@ -83,7 +83,8 @@ Result<std::string> json_schema_to_gbnf(std::string_view schema) {
 
 struct JinjaTemplate::Program {
   std::string source;
-  bool is_recursive = false;
+  bool counts_calls = false;
+  bool needs_deep_stack = false;
   jinja::program program;
   jinja::caps caps;
 
@@ -91,7 +92,8 @@ struct JinjaTemplate::Program {
     jinja::lexer lexer;
     const jinja::lexer_result tokens = lexer.tokenize(guarded.source);
     source = tokens.source;
-    is_recursive = guarded.is_recursive;
+    counts_calls = guarded.counts_calls;
+    needs_deep_stack = guarded.needs_deep_stack;
     program = jinja::parse_from_tokens(tokens);
     caps = jinja::caps_get(program);
   }
@@ -103,7 +105,7 @@ struct JinjaTemplate::Program {
     context.set_val("eos_token", string_value(variables.eos_token, false));
     context.set_val("add_generation_prompt",
                     jinja::mk_val<jinja::value_bool>(variables.add_generation_prompt));
-    if (is_recursive) {
+    if (counts_calls) {
       auto counter = jinja::mk_val<jinja::value_object>();
       set(counter, "count", jinja::mk_val<jinja::value_int>(0));
       context.set_val(kCallCounter, counter);
@@ -130,15 +132,15 @@ struct JinjaTemplate::Program {
 
 Result<JinjaTemplate> JinjaTemplate::parse(const GuardedTemplate& guarded) {
   auto program = std::make_shared<Program>();
-  RH_TRY_STATUS(run_engine(guarded.is_recursive, ErrorKind::kUnsupported, "the chat template cannot be read",
-                           [&] { program->read(guarded); }));
+  RH_TRY_STATUS(run_engine(guarded.needs_deep_stack, ErrorKind::kUnsupported,
+                           "the chat template cannot be read", [&] { program->read(guarded); }));
   return JinjaTemplate(std::move(program));
 }
 
 Result<std::vector<RenderedPart>> JinjaTemplate::render(std::span<const Message> messages,
                                                         const JinjaVariables& variables) const {
   std::vector<RenderedPart> parts;
-  RH_TRY_STATUS(run_engine(program_->is_recursive, ErrorKind::kInvalidArgument,
+  RH_TRY_STATUS(run_engine(program_->needs_deep_stack, ErrorKind::kInvalidArgument,
                            "the chat template refuses these messages",
                            [&] { parts = program_->render(messages, variables); }));
   return parts;

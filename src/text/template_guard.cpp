@@ -13,8 +13,10 @@ namespace rhapsode::text {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{256} << 10;
-constexpr size_t kMaxTagTokens = 1500;  // words and signs of one tag; strings and spaces do not nest
+// With about 1 KiB of stack a level, these keep a rendering below 128 MiB.
+constexpr size_t kMaxTagTokens = 1000;  // words and signs of one tag; strings and spaces do not nest
 constexpr int kMaxDepth = 100;
+constexpr int kMaxCallDepth = 16;
 
 bool is_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
@@ -43,8 +45,12 @@ class Guard {
         ++pos_;
       }
     }
-    return may_recurse() ? GuardedTemplate{with_counters(), true}
-                         : GuardedTemplate{std::string(source_), false};
+    if (may_recurse()) return GuardedTemplate{with_counters(), true, true};
+    if (call_depth() > kMaxCallDepth) {
+      return make_error(ErrorKind::kUnsupported, "the chat template's macros call each other over {} deep",
+                        kMaxCallDepth);
+    }
+    return GuardedTemplate{std::string(source_), false, macro_count_ > 0};
   }
 
  private:
@@ -128,6 +134,18 @@ class Guard {
     });
   }
 
+  // Without recursion, each macro calls only earlier ones.
+  int call_depth() const {
+    std::vector<int> depths(static_cast<size_t>(macro_count_), 1);
+    for (const Use& use : uses_) {  // in the order of the source: a macro's callees are complete before it
+      const auto macro = macros_.find(use.name);
+      if (macro == macros_.end() || use.inside < 0) continue;
+      int& depth = depths[static_cast<size_t>(use.inside)];
+      depth = std::max(depth, 1 + depths[static_cast<size_t>(macro->second)]);
+    }
+    return depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
+  }
+
   // The counting tags strip white space as the macro's own tag does, so that the rendered text stays the
   // same.
   std::string with_counters() const {
@@ -137,7 +155,7 @@ class Guard {
       const std::string_view strip = source_[end - 3] == '-' ? "-" : "";
       guarded += source_.substr(begin, end - begin);
       guarded += fmt::format(
-          "{{%{0} set {1}.count = {1}.count + 1 {0}%}}{{%{0} if {1}.count > 200 {0}%}}"
+          "{{%{0} set {1}.count = {1}.count + 1 {0}%}}{{%{0} if {1}.count > 100 {0}%}}"
           "{{{{ raise_exception('its macros call each other too often') }}}}{{%{0} endif {0}%}}",
           strip, kCallCounter);
       begin = end;
