@@ -72,7 +72,7 @@ class Generator {
   }
 
   void print_json(const Response& response) {
-    Json json = response_json(response, *engine_);
+    Json json = response_json(response, settings_.request.top_logprobs >= 0, *engine_);
     if (!streams_) return terminal_.print(to_text(json));
     Json event{{"event", "result"}};
     event.update(json);

@@ -80,10 +80,10 @@ Json model_json(const ModelInfo& model) {
           {"kv_bytes_per_token", model.kv_bytes_per_token}};
 }
 
-Json response_json(const Response& response, const Engine& engine) {
+Json response_json(const Response& response, bool with_tokens, const Engine& engine) {
   const ModelInfo model = engine.model();
   Json json{{"text", response.text}, {"finish", to_string(response.finish)}};
-  if (!response.tokens.empty()) {
+  if (with_tokens) {
     Json& tokens = json["tokens"] = Json::array();
     for (const GeneratedToken& token : response.tokens) tokens.push_back(token_json(token, engine));
   }

@@ -22,6 +22,6 @@ Json timing_json(const StageTimes& timing, const ModelInfo& model);
 Json model_json(const ModelInfo& model);
 
 // {text, finish, tokens?, prompt_logprobs?, usage, timing, model}; the engine names the tokens.
-Json response_json(const Response& response, const Engine& engine);
+Json response_json(const Response& response, bool with_tokens, const Engine& engine);
 
 }  // namespace rhapsode::cli

@@ -49,7 +49,7 @@ class Terminal {
   // One write() of at most 4 KiB, which does not block after poll() has said that there is room; bytes
   // written.
   size_t print_some(std::string_view text);
-  // Says that the reader has gone away, as poll() may tell before a write does.
+  // Says that nobody reads any more, as poll() may tell before a write does.
   void note_out_closed() { out_closed_ = true; }
   bool out_closed() const { return out_closed_; }
   // How writing standard output went, a reader that has gone away aside.

@@ -71,8 +71,8 @@ void TextPump::run(Terminal& terminal, const InterruptGuard& interrupts,
   while (true) {
     const bool finished = take(text);
     if (!text.empty()) unwritten += format(text);
-    const bool nobody_reads =
-        terminal.out_closed() || !terminal.out_status().ok() || (interrupted && Clock::now() >= deadline);
+    if (interrupted && !unwritten.empty() && Clock::now() >= deadline) terminal.note_out_closed();
+    const bool nobody_reads = terminal.out_closed() || !terminal.out_status().ok();
     if (nobody_reads) unwritten.clear();
     if (finished && unwritten.empty()) return;
     if ((nobody_reads || interrupted) && !cancelled) {
