@@ -1,4 +1,5 @@
 // `rhapsode generate`: one prompt, answered as the text comes.
+#include <cstdlib>
 #include <thread>
 
 #include "cli/command.h"
@@ -58,11 +59,21 @@ class Generator {
       response = generation.wait();
       pump->finish();
     });
-    pump->run(
+    const bool ended = pump->run(
         terminal_, interrupts, [this](const std::string& text) { return formatted(text); },
         [&generation] { generation.cancel(); });
+    if (!ended && !settings_.json) leave_now(interrupts);
     waiter.join();
     return response;
+  }
+
+  // Ends the process while the engine is still in the middle of a pass, which may take seconds: the text is
+  // out, and whoever pressed Ctrl-C is not kept waiting for the rest. (JSON waits: its object needs the
+  // pass's end.)
+  [[noreturn]] void leave_now(const InterruptGuard& interrupts) {
+    if (last_character_ != '\n' && last_character_ != '\0') terminal_.print("\n");
+    terminal_.clear_status();
+    std::_Exit(128 + interrupts.signal_number());
   }
 
   std::string formatted(const std::string& text) {

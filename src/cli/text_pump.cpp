@@ -62,7 +62,7 @@ bool TextPump::take(std::string& text) {
   return finished_;
 }
 
-void TextPump::run(Terminal& terminal, const InterruptGuard& interrupts,
+bool TextPump::run(Terminal& terminal, const InterruptGuard& interrupts,
                    const std::function<std::string(const std::string&)>& format,
                    const std::function<void()>& cancel) {
   std::string text, unwritten;
@@ -71,10 +71,11 @@ void TextPump::run(Terminal& terminal, const InterruptGuard& interrupts,
   while (true) {
     const bool finished = take(text);
     if (!text.empty()) unwritten += format(text);
-    if (interrupted && !unwritten.empty() && Clock::now() >= deadline) terminal.note_out_closed();
+    const bool late = interrupted && Clock::now() >= deadline;
+    if (late && !unwritten.empty()) terminal.note_out_closed();
     const bool nobody_reads = terminal.out_closed() || !terminal.out_status().ok();
     if (nobody_reads) unwritten.clear();
-    if (finished && unwritten.empty()) return;
+    if ((finished || late) && unwritten.empty()) return finished;
     if ((nobody_reads || interrupted) && !cancelled) {
       cancelled = true;
       cancel();
@@ -84,8 +85,7 @@ void TextPump::run(Terminal& terminal, const InterruptGuard& interrupts,
         {wake_fd_, POLLIN, 0},
         {interrupted ? -1 : interrupts.fd(), POLLIN, 0},
         {nobody_reads ? -1 : terminal.out_fd(), static_cast<short>(unwritten.empty() ? 0 : POLLOUT), 0}};
-    const bool waits_for_reader = interrupted && !unwritten.empty();
-    if (poll(fds, 3, waits_for_reader ? milliseconds_until(deadline) : -1) < 0)
+    if (poll(fds, 3, interrupted ? milliseconds_until(deadline) : -1) < 0)
       continue;  // a signal: its pipe tells
     if (fds[1].revents != 0) {
       interrupted = true;

@@ -1,9 +1,8 @@
 // Carries text from the engine's thread to standard output without ever holding the engine up.
 //
 // The engine's side pushes; the main thread runs the loop, which writes when the reader has room, notices at
-// once when the reader has gone away or a signal has come, and then asks for cancellation. After a signal a
-// reader that takes nothing more is given half a second. Threads: push() and finish() from any, run() from
-// one.
+// once when the reader has gone away or a signal has come, and then asks for cancellation. Threads: push()
+// and finish() from any, run() from one.
 #pragma once
 
 #include <functional>
@@ -27,9 +26,10 @@ class TextPump {
   void push(std::string_view piece);
   void finish();  // no more pieces will come
 
-  // Returns after finish(), when all is written or nobody reads. `format` turns what has come into what is
-  // printed; `cancel` is called once, when there is a reason to stop early.
-  void run(Terminal& terminal, const InterruptGuard& interrupts,
+  // Returns true after finish(), when all is written or nobody reads. After a signal it gives the reader and
+  // finish() half a second, and returns false when finish() has not come by then. `format` turns what has
+  // come into what is printed; `cancel` is called once, when there is a reason to stop early.
+  bool run(Terminal& terminal, const InterruptGuard& interrupts,
            const std::function<std::string(const std::string&)>& format, const std::function<void()>& cancel);
 
  private:

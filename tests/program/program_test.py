@@ -165,12 +165,19 @@ class Signals(ProgramCase):
         self.interrupt(process, signal.SIGTERM)
         self.assertEqual(process.returncode, 143)
 
-    def test_a_second_ctrl_c_kills(self):
+    def test_ctrl_c_does_not_wait_for_a_long_pass(self):
         process = self.start("generate", "a b", RHAPSODE_FAKE_DELAY_MS="60000")
+        time.sleep(0.5)
+        output, errors, seconds = self.interrupt(process)
+        self.assertEqual((process.returncode, output, errors), (130, "", ""))
+        self.assertLess(seconds, 5)
+
+    def test_a_second_ctrl_c_kills(self):
+        process = self.start("generate", "--json", "a b", RHAPSODE_FAKE_DELAY_MS="60000")
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
-        self.assertIsNone(process.poll())  # the stand-in is in the middle of a word
+        self.assertIsNone(process.poll())  # JSON waits for the stand-in, which is in the middle of a word
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(PATIENCE_S), -signal.SIGINT)
 
