@@ -54,7 +54,7 @@ struct Generation::State {
       }
       const std::string& word = words[static_cast<size_t>(i) % words.size()];
       response.text += word;
-      if (request.top_logprobs >= 0) response.tokens.push_back({i, -0.5f, {{i, -0.5f}, {i + 1, -1.5f}}});
+      if (request.top_logprobs >= 0) response.tokens.push_back({i, -0.5f, {{i, -0.5f}, {i + 1, -1.5f}}, {}});
       ++response.usage.generated_tokens;
       if (request.on_text && !request.on_text(word)) cancelled = true;
     }

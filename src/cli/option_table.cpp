@@ -83,8 +83,15 @@ constexpr OptionSpec kOptions[] = {
      "LoRA adapter in GGUF, with its scale (1 when absent)",
      [](Settings& s) -> Slot { return &s.engine.adapters; }},
     {"weights", 0, "FORMAT", OptionGroup::kModel, kRunsModel, kAny,
-     "shipped: as in the file; bf16: a cached copy, faster to read prompts with; mixed: that to read, the file to write",
+     "shipped: as in the file; bf16: a copy kept in the cache folder, faster to read prompts with; mixed: the copy "
+     "for prompts and the shipped ones to generate with",
      [](Settings& s) -> Slot { return &s.engine.weights; }},
+    {"cache-folder", 0, "FOLDER", OptionGroup::kModel, kRunsModel, kAny,
+     "where copies of weights are kept (empty: the home folder)",
+     [](Settings& s) -> Slot { return &s.engine.cache_folder; }},
+    {"weight-cache-cap", 0, "SIZE", OptionGroup::kModel, kRunsModel, kAny,
+     "most bytes that copies of weights may take",
+     [](Settings& s) -> Slot { return &s.engine.weight_cache_cap_bytes; }},
 
     {"threads", 't', "N", OptionGroup::kEngine, kRunsModel, between(0, 1024),
      "threads to compute with (0: every core the process may use)",
