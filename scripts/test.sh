@@ -8,6 +8,7 @@ export CTEST_OUTPUT_ON_FAILURE=1 CTEST_PARALLEL_LEVEL="${JOBS:-$(nproc)}"
 RHAPSODE_TEST_MODELS=$RHAPSODE_HOME/models
 export RHAPSODE_TEST_MODELS
 export RHAPSODE_REQUIRE_MODELS=1
+export OMP_WAIT_POLICY=passive  # several tests at once: spinning at barriers would take the others' cores
 
 need_writable "$RHAPSODE_HOME"
 build/rhapsode pull smollm2-135m
