@@ -1,5 +1,6 @@
 // `rhapsode bench`: prefill and decode speed by length, next to libllama's when asked.
 #include <algorithm>
+#include <map>
 
 #include "base/system.h"
 #include "cli/command.h"
@@ -49,6 +50,7 @@ struct Report {
   std::string model;
   std::string weights;
   int threads = 0;
+  int trained_tokens = 0;
   std::optional<engine::ParityReport> parity;
   std::vector<SpeedRow> prefill, decode, encode;
 };
@@ -65,8 +67,7 @@ class Bench {
     report_.weights = show_option(*find_option("weights"), settings_);
     report_.threads = threads_ = options.threads > 0 ? options.threads : usable_cores();
     RH_TRY(std::unique_ptr<engine::ModelRunner> runner, open_runner(options));
-    RH_TRY_STATUS(
-        check_lengths(runner->architecture().trained_context_tokens, options.beyond_trained_context));
+    report_.trained_tokens = runner->architecture().trained_context_tokens;
     if (bench_.compare_llama) RH_TRY_STATUS(open_peer(options));
     RH_TRY_STATUS(measure(*runner));
     if (bench_.encode) {
@@ -117,33 +118,26 @@ class Bench {
     return (tokens + 255) / 256 * 256;
   }
 
-  // The lengths asked for must fit what the model was trained on; what decoding adds behind them is let pass.
-  Status check_lengths(int trained_tokens, bool beyond) const {
-    for (const auto* lengths : {&bench_.prefill_tokens, &bench_.decode_contexts}) {
-      for (const int length : *lengths) {
-        if (length <= trained_tokens || beyond) continue;
-        return make_error(
-            ErrorKind::kTooLarge,
-            "{} tokens are beyond the {} that {} was trained on; leave them out of --prefill and --decode, "
-            "or give --beyond-trained-context",
-            length, trained_tokens, report_.model);
-      }
-    }
-    return {};
-  }
-
   Status measure(engine::ModelRunner& runner) {
     RH_TRY(const auto ours,
            engine::RunnerSource::make(runner, context_needed(), settings_.engine.batch_tokens));
     if (peer_) RH_TRY_STATUS(compare(runner, *ours));
     SpeedMeter meter(*ours, peer_.get(), runner.tokenizer().size(), hooks());
+    // A context that a prefill has just made need not be filled again for decoding.
+    std::map<int, SpeedRow> decode;
     for (const int tokens : bench_.prefill_tokens) {
       RH_TRY(const SpeedRow row, meter.prefill(tokens, runs_of(tokens)));
       report_.prefill.push_back(row);
+      const auto& contexts = bench_.decode_contexts;
+      if (std::find(contexts.begin(), contexts.end(), tokens) == contexts.end() || decode.contains(tokens))
+        continue;
+      RH_TRY(decode[tokens], meter.decode(tokens, bench_.decode_tokens, runs_of(tokens)));
     }
     for (const int context : bench_.decode_contexts) {
-      RH_TRY(const SpeedRow row, meter.decode(context, bench_.decode_tokens, runs_of(context)));
-      report_.decode.push_back(row);
+      if (!decode.contains(context)) {
+        RH_TRY(decode[context], meter.decode(context, bench_.decode_tokens, runs_of(context)));
+      }
+      report_.decode.push_back(decode[context]);
     }
     return {};
   }
@@ -248,6 +242,13 @@ void print_report(const Report& report, Terminal& terminal) {
   print_rows("prefill", report.prefill, compared, terminal);
   print_rows("decode at", report.decode, compared, terminal);
   print_rows("encode, bf16", report.encode, compared, terminal);
+  const auto is_long = [&](const SpeedRow& row) { return row.tokens > report.trained_tokens; };
+  if (std::any_of(report.prefill.begin(), report.prefill.end(), is_long) ||
+      std::any_of(report.decode.begin(), report.decode.end(), is_long)) {
+    terminal.print(
+        fmt::format("\nThe model was trained on {} tokens: beyond them only its speed means something.\n",
+                    report.trained_tokens));
+  }
 }
 
 }  // namespace

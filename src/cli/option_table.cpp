@@ -83,8 +83,8 @@ constexpr OptionSpec kOptions[] = {
      "LoRA adapter in GGUF, with its scale (1 when absent)",
      [](Settings& s) -> Slot { return &s.engine.adapters; }},
     {"weights", 0, "FORMAT", OptionGroup::kModel, kRunsModel, kAny,
-     "shipped: as in the file; bf16: a copy kept in the cache folder, faster to read prompts with; mixed: the copy "
-     "for prompts and the shipped ones to generate with",
+     "shipped: as in the file; bf16: a copy kept in the cache folder, faster to read prompts with; "
+     "mixed: the copy for prompts and the shipped ones to generate with",
      [](Settings& s) -> Slot { return &s.engine.weights; }},
     {"cache-folder", 0, "FOLDER", OptionGroup::kModel, kRunsModel, kAny,
      "where copies of weights are kept (empty: the home folder)",

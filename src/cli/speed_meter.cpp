@@ -65,6 +65,7 @@ Result<SpeedRow> SpeedMeter::in_turns(const std::string& what, int tokens, int t
 
 Result<SpeedRow> SpeedMeter::prefill(int tokens, int runs) {
   const std::string what = fmt::format("prefill {}", tokens);
+  held_ = -1;
   const auto prompt = some_tokens(tokens);
   hooks_.on_progress(what + ": warm-up");
   for (engine::LogitSource* source : {&ours_, peer_}) {
@@ -73,12 +74,15 @@ Result<SpeedRow> SpeedMeter::prefill(int tokens, int runs) {
     RH_TRY_STATUS(
         source->evaluate(prompt.first(std::min(prompt.size(), static_cast<size_t>(kWarmUpTokens)))));
   }
-  return in_turns(what, tokens, tokens, runs, [&](engine::LogitSource& source) -> Result<double> {
-    source.reset();
-    const double start = hooks_.seconds();
-    RH_TRY_STATUS(source.evaluate(prompt));
-    return hooks_.seconds() - start;
-  });
+  RH_TRY(const SpeedRow row,
+         in_turns(what, tokens, tokens, runs, [&](engine::LogitSource& source) -> Result<double> {
+           source.reset();
+           const double start = hooks_.seconds();
+           RH_TRY_STATUS(source.evaluate(prompt));
+           return hooks_.seconds() - start;
+         }));
+  held_ = tokens;
+  return row;
 }
 
 Result<SpeedRow> SpeedMeter::decode(int context, int steps, int runs) {
@@ -87,11 +91,15 @@ Result<SpeedRow> SpeedMeter::decode(int context, int steps, int runs) {
   const size_t start = static_cast<size_t>(std::max(context, 1));
   const auto prompt = some_tokens(static_cast<int>(start) + steps).first(start);
   const auto step_tokens = some_tokens(static_cast<int>(start) + steps).subspan(start);
-  hooks_.on_progress(what + ": filling the context");
+  const bool filled = held_ == context && context > 0;
+  held_ = -1;
+  hooks_.on_progress(what + (filled ? ": warm-up" : ": filling the context"));
   for (engine::LogitSource* source : {&ours_, peer_}) {
     if (!source) continue;
-    source->reset();
-    RH_TRY_STATUS(source->evaluate(prompt));
+    if (!filled) {
+      source->reset();
+      RH_TRY_STATUS(source->evaluate(prompt));
+    }
     for (int i = 0; i < kWarmUpSteps; ++i) RH_TRY_STATUS(source->evaluate(prompt.first(1)));
   }
   return in_turns(what, context, steps, runs, [&](engine::LogitSource& source) -> Result<double> {

@@ -37,8 +37,9 @@ class SpeedMeter {
 
   // A prompt of `tokens` from an empty context.
   Result<SpeedRow> prefill(int tokens, int runs);
-  // `steps` single tokens behind a context of `context` tokens. A long context is filled once, and each run
-  // goes on where the one before ended: the last one sees (runs - 1) * steps tokens more.
+  // `steps` single tokens behind a context of `context` tokens. A long context is filled once, or not at all
+  // right behind a prefill() of the same length, and each run goes on where the one before ended: the last
+  // one sees (runs - 1) * steps tokens more.
   Result<SpeedRow> decode(int context, int steps, int runs);
 
   // What decode() adds to the context at most: room to plan for.
@@ -55,6 +56,7 @@ class SpeedMeter {
   int vocabulary_;
   SpeedHooks hooks_;
   std::vector<int32_t> tokens_;
+  int held_ = -1;  // tokens that both sources hold; -1: something else
 };
 
 }  // namespace rhapsode::cli

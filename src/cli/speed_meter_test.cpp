@@ -69,6 +69,19 @@ TEST_F(SpeedMeterTest, DecodeTimesOnlyTheSteps) {
   EXPECT_LE(ours.tokens(), 2000 + SpeedMeter::decode_growth(4, 2));
 }
 
+TEST_F(SpeedMeterTest, DecodeGoesOnBehindAPrefillOfTheSameLength) {
+  TimedSource ours(now, "o", {1}, log);
+  SpeedMeter meter(ours, nullptr, 1000, hooks);
+  ASSERT_TRUE(meter.prefill(2000, 1).ok());
+  log.clear();
+  ASSERT_TRUE(meter.decode(2000, 4, 1).ok());
+  EXPECT_EQ(std::count(log.begin(), log.end(), "o2000"), 0);
+  EXPECT_GE(ours.tokens(), 2000 + 4);
+  log.clear();
+  ASSERT_TRUE(meter.decode(2000, 4, 1).ok());  // by now the context has grown
+  EXPECT_EQ(std::count(log.begin(), log.end(), "o2000"), 1);
+}
+
 TEST_F(SpeedMeterTest, AnEmptyContextIsStartedAnewForEachRun) {
   TimedSource ours(now, "o", {1}, log);
   SpeedMeter meter(ours, nullptr, 1000, hooks);
