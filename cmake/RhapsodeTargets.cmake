@@ -51,15 +51,16 @@ function(rhapsode_bench name)
   set_target_properties(${name}_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
 endfunction()
 
-# rhapsode_fuzz(name SOURCES a_fuzz.cpp ...): one libFuzzer program and a ctest entry (label fuzz) that runs it for
-# RHAPSODE_FUZZ_SECONDS from an empty corpus.
+# rhapsode_fuzz(name SOURCES a_fuzz.cpp ... [LIBS x] [ARGS ...]): one libFuzzer program and a ctest entry (label fuzz) that
+# runs it for RHAPSODE_FUZZ_SECONDS from an empty corpus; ARGS are options of libFuzzer.
 set(RHAPSODE_FUZZ_SECONDS 20 CACHE STRING "Seconds a fuzz target runs in ctest")
 function(rhapsode_fuzz name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;ARGS" ${ARGN})
   add_executable(${name}_fuzz ${ARG_SOURCES})
   target_include_directories(${name}_fuzz PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${name}_fuzz PRIVATE rhapsode rhapsode_flags ${ARG_LIBS})
   target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
-  add_test(NAME fuzz.${name} COMMAND ${name}_fuzz -max_total_time=${RHAPSODE_FUZZ_SECONDS} -rss_limit_mb=2048 -timeout=10)
+  add_test(NAME fuzz.${name} COMMAND ${name}_fuzz -max_total_time=${RHAPSODE_FUZZ_SECONDS} -rss_limit_mb=2048 -timeout=10
+    ${ARG_ARGS})
   set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz)
 endfunction()

@@ -102,19 +102,8 @@ std::string with_tokens(std::vector<std::string> tokens) {
   });
 }
 
-// SentencePiece with all byte tokens but those in `left_out`.
 std::string sentence_piece(int left_out) {
-  return with([&](GgufWriter& w) {
-    for (const char* key : {"model", "tokens", "token_type", "scores", "merges"}) {
-      w.remove(fmt::format("tokenizer.ggml.{}", key));
-    }
-    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "x", "y", "z"};
-    for (int i = 0; i < 256; ++i) {
-      if (i != left_out) tokens.push_back(fmt::format("<0x{:02X}>", i));
-    }
-    w.string("tokenizer.ggml.model", "llama");
-    w.strings("tokenizer.ggml.tokens", tokens);
-  });
+  return test::small_sentence_piece_model(left_out).bytes();
 }
 
 const std::vector<Damage> kLayoutDamages = {

@@ -119,4 +119,28 @@ inline GgufWriter small_model() {
   return writer;
 }
 
+// The same with a SentencePiece vocabulary: six tokens and those of the 256 bytes, without `left_out` (-1:
+// none).
+inline GgufWriter small_sentence_piece_model(int left_out = -1) {
+  GgufWriter writer = small_model();
+  for (const char* key : {"model", "pre", "tokens", "token_type", "scores", "merges"}) {
+    writer.remove(std::string("tokenizer.ggml.").append(key));
+  }
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "x", "y", "z"};
+  std::vector<int32_t> types = {2, 3, 3, 1, 1, 1};
+  std::vector<float> scores(6, 0.0f);
+  for (int i = 0; i < 256; ++i) {
+    if (i == left_out) continue;
+    constexpr char kDigits[] = "0123456789ABCDEF";
+    tokens.push_back(std::string("<0x") + kDigits[i / 16] + kDigits[i % 16] + ">");
+    types.push_back(6);
+    scores.push_back(static_cast<float>(-i));
+  }
+  writer.string("tokenizer.ggml.model", "llama");
+  writer.strings("tokenizer.ggml.tokens", tokens);
+  writer.array("tokenizer.ggml.token_type", GgufWriter::kI32, types);
+  writer.array("tokenizer.ggml.scores", GgufWriter::kF32, scores);
+  return writer;
+}
+
 }  // namespace rhapsode::test
