@@ -3,12 +3,17 @@
 // multiply-adds). One decode iteration is all layers of a model, so that a long context does not fit the
 // caches, as in a real step.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "kernels/cpu/attend.h"
 #include "machine_peak.h"
@@ -49,10 +54,29 @@ const MachinePeak& peak_of(int threads) {
   return entry->second;
 }
 
+// Page storage as the page pool gives it: on huge pages where the system has them.
+class Storage {
+ public:
+  explicit Storage(size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, bytes_)));
+    madvise(data_.get(), bytes_, MADV_HUGEPAGE);
+  }
+  std::byte* data() { return data_.get(); }
+  size_t size() const { return bytes_; }
+
+ private:
+  static constexpr size_t kHugePage = size_t{2} << 20;
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  size_t bytes_;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
 // A conversation of `context` tokens whose last `rows` tokens are being computed.
 struct Conversation {
   KvShape shape;
-  std::vector<std::byte> storage;
+  Storage storage;
   std::deque<Page> pages;
   BatchPlan plan;
   std::vector<float> q, k, v, out;
@@ -63,9 +87,9 @@ struct Conversation {
 };
 
 Conversation::Conversation(const Model& model, int layers, KvType type, int context, int rows)
-    : shape{layers, model.kv_heads, model.head_dim, type} {
+    : shape{layers, model.kv_heads, model.head_dim, type},
+      storage(shape.block_bytes() * static_cast<size_t>((context + kPageTokens - 1) / kPageTokens)) {
   const int count = (context + kPageTokens - 1) / kPageTokens;
-  storage.resize(shape.block_bytes() * static_cast<size_t>(count));
   SequencePlan sequence{0, rows, {}, {}, {}};
   for (int i = 0; i < count; ++i) {
     Page& page = pages.emplace_back();
@@ -94,8 +118,8 @@ void Conversation::fill(const Model& model, int rows) {
   for (size_t i = 0; i + 1 < storage.size(); i += 2) {
     const auto bits =
         static_cast<uint16_t>(0x3800u + (random() & 0x83ffu));  // f16 and bf16: 0.5 to 1, either sign
-    storage[i] = static_cast<std::byte>(bits & 0xffu);
-    storage[i + 1] = static_cast<std::byte>(bits >> 8);
+    storage.data()[i] = static_cast<std::byte>(bits & 0xffu);
+    storage.data()[i + 1] = static_cast<std::byte>(bits >> 8);
   }
   const auto elements = static_cast<size_t>(rows * model.head_dim);
   std::normal_distribution<float> normal;

@@ -3,8 +3,10 @@
 #include <hwy/aligned_allocator.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
+#include <utility>
 
 #include "kernels/cpu/attend_kernels.h"
 #include "kernels/cpu/attend_schedule.h"
@@ -32,6 +34,7 @@ class AlignedFloats {
 // One thread's working memory and the two states it folds.
 struct ThreadMemory {
   AlignedFloats floats;
+  std::array<uint64_t, kBlockRows> visible;
   Scratch scratch;
   BlockState part;
   BlockState folded;
@@ -41,7 +44,7 @@ struct ThreadMemory {
     const auto d = static_cast<size_t>(head_dim);
     const size_t row = kBlockRows * d;
     const size_t page = kPageTokens * d;
-    floats.reserve(3 * row + page + kBlockRows * (kPageTokens + kKeyGroup + 7) + 256);
+    floats.reserve(3 * row + page + kBlockRows * (kPageTokens + kKeyGroup + 5) + 256);
     float* next = floats.data();
     const auto take = [&next](size_t count) { return std::exchange(next, next + count); };
     scratch.q = take(row);
@@ -51,7 +54,7 @@ struct ThreadMemory {
     scratch.weights = take(kBlockRows * kPageTokens);
     scratch.lanes = take(kBlockRows * kKeyGroup);
     scratch.row = take(256);
-    scratch.visible = reinterpret_cast<uint64_t*>(take(kBlockRows * 2));
+    scratch.visible = visible.data();
     scratch.rescale = take(kBlockRows);
     for (float** array : {&part.max, &part.sum, &folded.max, &folded.sum}) *array = take(kBlockRows);
   }

@@ -53,7 +53,7 @@ struct BlockState {
   float* out = nullptr;
 };
 
-// Working memory of one thread, 64-byte aligned; sizes in floats from scratch_floats().
+// Working memory of one thread, each part on a 64-byte boundary.
 struct Scratch {
   float* q = nullptr;           // [kBlockRows][head_dim] rotated and scaled
   float* weights = nullptr;     // [kBlockRows][64] scores, then weights
