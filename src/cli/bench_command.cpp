@@ -24,9 +24,7 @@ constexpr int kComparedSteps = 16;  // rows compared behind each prompt
 constexpr const char* kPrompts[] = {
     "The capital of France is",
     "def quicksort(items):\n    if len(items) < 2:\n        return items\n    pivot = items[0]\n",
-    "Sing, goddess, of the anger of Achilles son of Peleus, that brought countless ills upon the Achaeans. "
-    "Many a brave "
-    "soul did it send hurrying down to Hades, and many a hero did it yield a prey to dogs and vultures.",
+    "Sing, goddess, of the anger of Achilles son of Peleus, that brought countless ills upon the Achaeans.",
     "{\"name\": \"Ada Lovelace\", \"born\": 1815, \"known_for\": [\"the first program\", ",
     "SELECT customers.name, SUM(orders.total) AS spent FROM customers JOIN orders ON",
     "In an experiment, the temperature of a gas was measured ten times. The mean of the measurements was",

@@ -205,7 +205,7 @@ class Report {
 
   void add_tokenizer() {
     const Json tokenizer = tokenizer_json(inspection_.file);
-    if (tokenizer["model"] == "") return;
+    if (tokenizer["model"].get<std::string>().empty()) return;
     add("tokenizer",
         fmt::format("{} {}, {} tokens, {}", tokenizer["model"].get<std::string>(),
                     tokenizer["pre"].get<std::string>(), tokenizer["tokens"].get<size_t>(),
