@@ -4,12 +4,16 @@
 #include <future>
 
 #include "kernels/cpu/ggml_backend.h"
+#include "text/library_log.h"
 
 namespace rhapsode::engine {
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& options) {
   RH_TRY(model::GgufFile file, model::GgufFile::open(options.model));
   RH_TRY(model::Architecture architecture, model::parse_architecture(file));
+  // ggml's log is one for the process: set before two threads use the library, never while they do.
+  RH_TRY_STATUS(kernels::cpu::load_ggml());
+  const text::LibraryLog log;
   // The vocabulary takes as long as the weights; both read different parts of the file.
   auto vocabulary = std::async(std::launch::async, [&] {
     return text::Tokenizer::load(options.vocabulary.empty() ? options.model : options.vocabulary);
