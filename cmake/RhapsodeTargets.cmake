@@ -36,6 +36,9 @@ function(rhapsode_test name)
   target_compile_definitions(${name} PRIVATE
     RHAPSODE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" RHAPSODE_TEST_DATA="${CMAKE_BINARY_DIR}/tests/data")
   target_link_libraries(${name} PRIVATE rhapsode rhapsode_flags GTest::gmock GTest::gtest_main ${ARG_LIBS})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)  # an empty value would swallow the property behind it
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT 600
     # Tests share two cores with the build and with one another: waiting threads must not spin.

@@ -1,13 +1,15 @@
 // Prints how close our logits are to libllama's on one model; `make test-all` runs it, docs/results.md quotes
 // it.
 //
-//   parity MODEL [--prompts 20] [--most-tokens 4000] [--steps 48] [--kv f32] [--threads 2] [--self] TEXT...
+//   parity MODEL [--copy f32|f16|bf16] [--prompts 20] [--least-tokens 1] [--most-tokens 4000] [--steps 48]
+//          [--kv f32] [--threads 2] [--limit X] [--self] TEXT...
 //
-// Prompts are cut from the TEXT files at seeded places, their lengths spread evenly in logarithm from 1 to
-// most-tokens. The reference is libllama with flash attention off and a float32 cache, micro-batches of 512.
-// With --self it is libllama as it comes (flash attention, float16 cache), and a second one with
-// micro-batches of 64 is compared with it too: how far it differs from itself on quantised weights. Exit code
-// 1 when a row's likeliest token differs without being a tie, or (with --limit X) a logit by more than X.
+// With --copy both run a copy of the weights in that format. Prompts are cut from the TEXT files at seeded
+// places, their lengths spread evenly in logarithm from least-tokens to most-tokens. The reference is
+// libllama with flash attention off and a float32 cache, micro-batches of 512. With --self it is libllama as
+// it comes (flash attention, float16 cache), and a second one with micro-batches of 64 is compared with it
+// too: how far it differs from itself on quantised weights. Exit code 1 when a row's likeliest token differs
+// without being a tie, or (with --limit X) a logit by more than X.
 #include <CLI/CLI.hpp>
 
 #include <cmath>
@@ -19,6 +21,7 @@
 
 #include "engine/llama_peer.h"
 #include "engine/parity.h"
+#include "model/weight_copy.h"
 
 namespace rhapsode::engine {
 namespace {
@@ -28,6 +31,8 @@ struct Arguments {
   std::vector<std::string> texts;
   std::vector<std::string> adapters;
   int prompts = 20;
+  std::string copy;
+  int least_tokens = 1;
   int most_tokens = 4000;
   int steps = 48;
   int threads = 2;
@@ -49,9 +54,10 @@ Result<std::vector<std::vector<int32_t>>> cut_prompts(const text::Tokenizer& tok
   RH_TRY(const std::vector<int32_t> tokens, tokenizer.encode(all, {}));
   std::mt19937 random(20261130);
   std::vector<std::vector<int32_t>> prompts;
+  const double growth = static_cast<double>(arguments.most_tokens) / arguments.least_tokens;
   for (int i = 0; i < arguments.prompts; ++i) {
     const double share = arguments.prompts > 1 ? static_cast<double>(i) / (arguments.prompts - 1) : 1.0;
-    const size_t length = std::lround(std::pow(arguments.most_tokens, share));
+    const size_t length = std::lround(arguments.least_tokens * std::pow(growth, share));
     if (tokens.size() <= length) {
       return make_error(ErrorKind::kInvalidArgument, "the texts have {} tokens; a prompt of {} was asked for",
                         tokens.size(), length);
@@ -70,9 +76,22 @@ void print(const char* name, const ParityReport& report) {
   std::fflush(stdout);
 }
 
+Result<std::filesystem::path> copied(const Arguments& arguments) {
+  for (const auto type : {model::CopyType::kF32, model::CopyType::kF16, model::CopyType::kBF16}) {
+    if (arguments.copy != model::to_string(type)) continue;
+    RH_TRY(const model::WeightCopy copy, model::weight_copy(arguments.model, type));
+    return copy.path;
+  }
+  return make_error(ErrorKind::kInvalidArgument, "--copy takes f32, f16 or bf16, not '{}'", arguments.copy);
+}
+
 Result<bool> run(const Arguments& arguments) {
   RunnerOptions options;
   options.model = arguments.model;
+  if (!arguments.copy.empty()) {
+    RH_TRY(const auto copy, copied(arguments));
+    options.model = copy;
+  }
   options.threads = arguments.threads;
   options.kv_type = arguments.kv == "f32" ? kernels::KvType::kF32 : kernels::KvType::kF16;
   for (const std::string& path : arguments.adapters) options.adapters.push_back({path, 1.0f});
@@ -80,8 +99,8 @@ Result<bool> run(const Arguments& arguments) {
   const int context = arguments.most_tokens + arguments.steps + 64;
   RH_TRY(auto ours, RunnerSource::make(*runner, context, 512));
   const bool exact_peer = !arguments.self;
-  LlamaPeerOptions peer_options{arguments.model, options.adapters, arguments.threads, context, 512,
-                                !exact_peer,     exact_peer};
+  LlamaPeerOptions peer_options{options.model, options.adapters, arguments.threads, context,
+                                512,           !exact_peer,      exact_peer};
   RH_TRY(auto peer, LlamaPeer::open(peer_options));
   RH_TRY(const auto prompts, cut_prompts(runner->tokenizer(), arguments));
   RH_TRY(const ParityReport report, compare_logits(*peer, *ours, prompts, arguments.steps));
@@ -108,6 +127,8 @@ int main(int argc, char** argv) {
   app.add_option("texts", arguments.texts)->required();
   app.add_option("--adapter", arguments.adapters);
   app.add_option("--prompts", arguments.prompts);
+  app.add_option("--copy", arguments.copy);
+  app.add_option("--least-tokens", arguments.least_tokens)->check(CLI::PositiveNumber);
   app.add_option("--most-tokens", arguments.most_tokens);
   app.add_option("--steps", arguments.steps);
   app.add_option("--threads", arguments.threads);
