@@ -26,7 +26,7 @@ case ${1:?fast or all} in
     scripts/tidy.sh --all
     ctest --preset debug -LE slow
     ctest --preset asan -LE 'slow|no-sanitizer'
-    ctest --preset tsan -LE 'slow|no-sanitizer'
+    CTEST_PARALLEL_LEVEL=1 ctest --preset tsan -LE 'slow|no-sanitizer'
     ctest --preset fuzz
     exec ctest --test-dir build --no-tests=error
     ;;
