@@ -32,21 +32,22 @@ run_step() {
   local what=$1
   shift
   mkdir -p "$RHAPSODE_LOGS"
-  local log start=$SECONDS last_line=0 note elapsed
+  local log start=$SECONDS last_line=0 note elapsed pause=0.2
   log=$RHAPSODE_LOGS/$(printf '%s' "$what" | tr -cs 'A-Za-z0-9' '-' | tr 'A-Z' 'a-z').log
   "$@" >"$log" 2>&1 </dev/null &
   local pid=$!
   trap 'kill "$pid" 2>/dev/null; exit 130' INT TERM
   while kill -0 "$pid" 2>/dev/null; do
     elapsed=$((SECONDS - start))
-    note=$(tail -c 4000 "$log" | grep -oE '\[[0-9]+/[0-9]+\]' | tail -n 1 || true)
+    note=$(tail -n 5 "$log" | cut -c 1-200 | grep -oE '\[[0-9]+/[0-9]+\]' | tail -n 1 || true)
     if [ -t 1 ]; then
-      printf '\r  %s ... %d s %s ' "$what" "$elapsed" "$note"
+      printf '\r\033[K  %s ... %d s %s ' "$what" "$elapsed" "$note"
     elif [ $((elapsed - last_line)) -ge 30 ]; then
       printf '  %s ... %d s %s\n' "$what" "$elapsed" "$note"
       last_line=$elapsed
     fi
-    sleep 0.2
+    [ "$elapsed" -lt 5 ] || pause=1  # short at first, so that short steps stay short
+    sleep "$pause"
   done
   trap - INT TERM
   local code=0
