@@ -54,7 +54,7 @@ std::unique_ptr<Product> make_product(ggml_type type, int rows) {
   options.layers.resize(1);
   options.layers[0].heads = 1;
   options.layers[0].rope.dimensions = 16;
-  product->backend = make_ggml_backend(options).value();
+  product->backend = cpu::make_ggml_backend(options).value();
   const auto table = std::as_bytes(std::span(product->table));
   const Weight embedding =
       product->backend->add_weight({"table", GGML_TYPE_F32, kColumns, 1, table}, WeightUse::kTable).value();

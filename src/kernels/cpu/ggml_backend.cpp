@@ -47,6 +47,8 @@ class GgmlBackend final : public Backend {
   Result<GgmlGraph*> graph_for(const GraphKey& key);
   // A copy of `source` in the first packed layout that can multiply it; null if there is none.
   ggml_tensor* packed(const WeightSource& source);
+  // The tensor where its file is mapped, or a copy when that is not aligned as ggml needs.
+  ggml_tensor* in_place(const WeightSource& source);
   ggml_tensor* converted_to_f32(const WeightSource& source);
   ggml_tensor* adopt(ggml_tensor* tensor, ggml_backend_buffer_type_t type, const void* data);
   ggml_tensor* new_tensor(const WeightSource& source, ggml_type type);
@@ -145,6 +147,21 @@ ggml_tensor* GgmlBackend::converted_to_f32(const WeightSource& source) {
   return adopt(new_tensor(source, GGML_TYPE_F32), ggml_backend_dev_buffer_type(device_), values.data());
 }
 
+ggml_tensor* GgmlBackend::in_place(const WeightSource& source) {
+  ggml_tensor* tensor = new_tensor(source, static_cast<ggml_type>(source.type));
+  ggml_backend_buffer_type_t host = ggml_backend_dev_buffer_type(device_);
+  // A file may align its tensors to less than ggml asks of memory; those are copied.
+  const auto address = reinterpret_cast<uintptr_t>(source.data.data());
+  if (address % ggml_backend_buft_get_alignment(host) != 0) return adopt(tensor, host, source.data.data());
+  auto* bytes = const_cast<std::byte*>(source.data.data());
+  BufferPtr view(ggml_backend_dev_buffer_from_host_ptr(device_, bytes, source.data.size(), 0));
+  if (!view) return nullptr;
+  ggml_backend_buffer_set_usage(view.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  ggml_backend_tensor_alloc(view.get(), tensor, bytes);
+  buffers_.push_back(std::move(view));
+  return tensor;
+}
+
 Result<Weight> GgmlBackend::add_weight(const WeightSource& source, WeightUse use) {
   if (weights_.size() + 8 >= kMaxWeights)
     return make_error(ErrorKind::kTooLarge, "more than {} weights", kMaxWeights);
@@ -160,16 +177,8 @@ Result<Weight> GgmlBackend::add_weight(const WeightSource& source, WeightUse use
     if (!tensor) return make_error(ErrorKind::kNoSpace, "no memory for tensor '{}'", source.name);
   } else {
     if (use == WeightUse::kMatrix) tensor = packed(source);
-    if (!tensor) {
-      tensor = new_tensor(source, type);
-      BufferPtr view(ggml_backend_dev_buffer_from_host_ptr(
-          device_, const_cast<std::byte*>(source.data.data()), source.data.size(), 0));
-      if (!view)
-        return make_error(ErrorKind::kNoSpace, "tensor '{}' could not be used in place", source.name);
-      ggml_backend_buffer_set_usage(view.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-      ggml_backend_tensor_alloc(view.get(), tensor, const_cast<std::byte*>(source.data.data()));
-      buffers_.push_back(std::move(view));
-    }
+    if (!tensor) tensor = in_place(source);
+    if (!tensor) return make_error(ErrorKind::kNoSpace, "no memory for tensor '{}'", source.name);
   }
   weights_.push_back(tensor);
   return Weight{static_cast<int32_t>(weights_.size()) - 1};
