@@ -15,6 +15,10 @@ struct Case {
   double most_difference;  // of logits; 8-bit activations of quantised weights differ by more
 };
 
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model << (*c.adapter ? " with " : "") << c.adapter;
+}
+
 class TinyParity : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TinyParity, LogitsAreLibllamas) {
