@@ -10,7 +10,7 @@
 #include "cli/table.h"
 #include "engine/llama_peer.h"
 #include "engine/parity.h"
-#include "engine/weight_choice.h"
+#include "engine/runner_options.h"
 #include "model/pull.h"
 
 namespace rhapsode::cli {
@@ -29,20 +29,6 @@ constexpr const char* kPrompts[] = {
     "SELECT customers.name, SUM(orders.total) AS spent FROM customers JOIN orders ON",
     "In an experiment, the temperature of a gas was measured ten times. The mean of the measurements was",
 };
-
-kernels::KvType kv_type_of(KvStorage storage) {
-  switch (storage) {
-    case KvStorage::kF32:
-      return kernels::KvType::kF32;
-    case KvStorage::kF16:
-      return kernels::KvType::kF16;
-    case KvStorage::kBF16:
-      return kernels::KvType::kBF16;
-    case KvStorage::kI8:
-      return kernels::KvType::kI8;
-  }
-  return kernels::KvType::kF16;
-}
 
 struct Report {
   std::string model;
@@ -80,16 +66,7 @@ class Bench {
  private:
   Result<std::unique_ptr<engine::ModelRunner>> open_runner(const EngineOptions& options) {
     show(fmt::format("loading {} …", report_.model));
-    engine::RunnerOptions runner;
-    RH_TRY(const engine::WeightChoice choice, engine::choose_weights(options));
-    runner.model = choice.model;
-    runner.wide_model = choice.wide_model;
-    runner.vocabulary = options.model;
-    for (const AdapterOptions& adapter : options.adapters)
-      runner.adapters.push_back({adapter.path, adapter.scale});
-    runner.kv_type = kv_type_of(options.kv_type);
-    runner.threads = threads_;
-    runner.deterministic = options.deterministic;
+    RH_TRY(const engine::RunnerOptions runner, engine::runner_options(options));
     return engine::ModelRunner::open(runner);
   }
 

@@ -11,26 +11,12 @@
 #include "engine/model_runner.h"
 #include "engine/prompt.h"
 #include "engine/request_state.h"
+#include "engine/runner_options.h"
 #include "engine/scheduler.h"
-#include "engine/weight_choice.h"
 
 namespace rhapsode {
 
 namespace {
-
-kernels::KvType kv_type_of(KvStorage storage) {
-  switch (storage) {
-    case KvStorage::kF32:
-      return kernels::KvType::kF32;
-    case KvStorage::kF16:
-      return kernels::KvType::kF16;
-    case KvStorage::kBF16:
-      return kernels::KvType::kBF16;
-    case KvStorage::kI8:
-      return kernels::KvType::kI8;
-  }
-  return kernels::KvType::kF16;
-}
 
 Result<int> context_of(const EngineOptions& options, int trained) {
   if (options.context_tokens < 0) {
@@ -132,17 +118,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   impl->options = options;
   if (!options.trace_file.empty()) RH_TRY_STATUS(impl->tracer.open(options.trace_file));
 
-  engine::RunnerOptions runner_options;
-  RH_TRY(const engine::WeightChoice choice, engine::choose_weights(options));
-  runner_options.model = choice.model;
-  runner_options.wide_model = choice.wide_model;
-  runner_options.vocabulary = options.model;
-  for (const AdapterOptions& adapter : options.adapters) {
-    runner_options.adapters.push_back({adapter.path, adapter.scale});
-  }
-  runner_options.kv_type = kv_type_of(options.kv_type);
-  runner_options.threads = options.threads > 0 ? options.threads : usable_cores();
-  runner_options.deterministic = options.deterministic;
+  RH_TRY(engine::RunnerOptions runner_options, engine::runner_options(options));
   runner_options.layer_times = impl->tracer.enabled();
   RH_TRY(impl->runner, engine::ModelRunner::open(runner_options));
   RH_TRY(impl->context_tokens, context_of(options, impl->runner->architecture().trained_context_tokens));

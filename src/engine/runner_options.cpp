@@ -1,0 +1,52 @@
+#include "engine/runner_options.h"
+
+#include "base/system.h"
+#include "model/weight_copy.h"
+
+namespace rhapsode::engine {
+
+namespace {
+
+kernels::KvType kv_type_of(KvStorage storage) {
+  switch (storage) {
+    case KvStorage::kF32:
+      return kernels::KvType::kF32;
+    case KvStorage::kF16:
+      return kernels::KvType::kF16;
+    case KvStorage::kBF16:
+      return kernels::KvType::kBF16;
+    case KvStorage::kI8:
+      return kernels::KvType::kI8;
+  }
+  return kernels::KvType::kF16;
+}
+
+// The shipped file, its BF16 copy in the cache folder, or both.
+Status choose_weights(const EngineOptions& options, RunnerOptions& runner) {
+  runner.model = runner.vocabulary = options.model;
+  if (options.weights == WeightFormat::kShipped) return {};
+  model::WeightCopyOptions copy_options;
+  copy_options.home = options.cache_folder;
+  copy_options.cap_bytes = options.weight_cache_cap_bytes;
+  copy_options.threads = options.threads;
+  RH_TRY(const model::WeightCopy copy,
+         model::weight_copy(options.model, model::CopyType::kBF16, copy_options));
+  (options.weights == WeightFormat::kMixed ? runner.wide_model : runner.model) = copy.path;
+  return {};
+}
+
+}  // namespace
+
+Result<RunnerOptions> runner_options(const EngineOptions& options) {
+  RunnerOptions runner;
+  RH_TRY_STATUS(choose_weights(options, runner));
+  for (const AdapterOptions& adapter : options.adapters) {
+    runner.adapters.push_back({adapter.path, adapter.scale});
+  }
+  runner.kv_type = kv_type_of(options.kv_type);
+  runner.threads = options.threads > 0 ? options.threads : usable_cores();
+  runner.deterministic = options.deterministic;
+  return runner;
+}
+
+}  // namespace rhapsode::engine

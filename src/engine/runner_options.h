@@ -1,0 +1,15 @@
+// From what a caller chose for an engine to what a ModelRunner needs: which weight files, how keys and values
+// are kept.
+#pragma once
+
+#include "base/result.h"
+#include "engine/model_runner.h"
+#include "rhapsode/options.h"
+
+namespace rhapsode::engine {
+
+// Makes the BF16 copy when options.weights ask for it and it is absent (seconds); copies stay under
+// options.weight_cache_cap_bytes.
+Result<RunnerOptions> runner_options(const EngineOptions& options);
+
+}  // namespace rhapsode::engine
