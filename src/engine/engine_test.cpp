@@ -149,8 +149,15 @@ TEST_F(EngineTest, DeterministicModeGivesTheSameBytesHoweverItIsRun) {
   std::vector<std::vector<float>> expected;
   std::vector<Request> requests;
   for (int i = 0; i < 5; ++i) requests.push_back(tokens_request(numbered(20 + 67 * i, i / 2), 12));
+#if defined(__SANITIZE_THREAD__)
+  // ggml's own threads, which this build uses instead of OpenMP's, spin at barriers: no more of them than
+  // cores.
+  const std::vector<int> thread_counts = {1, 2};
+#else
+  const std::vector<int> thread_counts = {1, 2, 3};
+#endif
   for (const bool cache : {false, true}) {
-    for (const int threads : {1, 2, 3}) {
+    for (const int threads : thread_counts) {
       for (const int batch : {5, 16, 512}) {
         options_.prefix_cache = cache;
         options_.threads = threads;
