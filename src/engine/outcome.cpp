@@ -53,6 +53,7 @@ bool Scheduler::emit(RequestState& request, std::string_view text) {
 void Scheduler::retire(const Handle& request) {
   std::erase(running_, request);
   request->sequence.truncate(0);
+  pins_changed_ = true;
 }
 
 void Scheduler::finish(const Handle& handle, FinishReason reason) {

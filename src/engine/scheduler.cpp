@@ -63,13 +63,12 @@ void Scheduler::work() {
     std::lock_guard lock(mutex_);
     stats_.running = static_cast<int>(running_.size());
     stats_.waiting = static_cast<int>(waiting_.size() + incoming_.size());
-    stats_.kv_cached_bytes = cache_.evictable() * pool_.shape().block_bytes();
+    // Counting walks the whole cache: not in every pass, only in those that changed who holds a page.
+    if (pins_changed_) stats_.kv_cached_bytes = cache_.evictable() * pool_.shape().block_bytes();
+    pins_changed_ = false;
   }
-  for (auto* list : {&waiting_, &incoming_}) {
-    for (const Handle& request : *list) request->cancelled = true;
-  }
+  for (const Handle& request : waiting_) request->cancelled = true;
   for (const Handle& request : running_) request->cancelled = true;
-  waiting_.insert(waiting_.end(), incoming_.begin(), incoming_.end());
   drop_cancelled();
   cache_.clear();
 }
@@ -146,6 +145,7 @@ void Scheduler::admit() {
 
 bool Scheduler::try_admit(const Handle& handle) {
   RequestState& request = *handle;
+  pins_changed_ = true;
   PrefixMatch match;
   if (options_.prefix_cache && !request.request.prompt_logprobs && !request.sequence.renumbered()) {
     // At least one token is evaluated: the next one is predicted from it.
@@ -181,6 +181,7 @@ bool Scheduler::try_admit(const Handle& handle) {
 void Scheduler::preempt(const Handle& request) {
   running_.erase(std::find(running_.begin(), running_.end(), request));
   request->sequence.truncate(0);
+  pins_changed_ = true;
   waiting_.push_front(request);
   std::lock_guard lock(mutex_);
   ++stats_.preemptions;
@@ -188,7 +189,9 @@ void Scheduler::preempt(const Handle& request) {
 
 bool Scheduler::reserve_or_preempt(const Handle& request, int rows) {
   while (true) {
-    if (make_room(request->sequence.blocks_needed(rows)) && request->sequence.reserve(rows)) return true;
+    const int blocks = request->sequence.blocks_needed(rows);
+    pins_changed_ |= blocks > 0;
+    if (make_room(blocks) && request->sequence.reserve(rows)) return true;
     if (running_.back() == request) return false;
     preempt(running_.back());
   }
@@ -343,6 +346,7 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
 
 void Scheduler::cache_sequence(RequestState& request, bool whole) {
   if (!options_.prefix_cache || request.sequence.tokens() == 0) return;
+  pins_changed_ = true;
   int tokens = request.sequence.tokens();
   // A last page that is still being filled is shared only when somebody may want it: sharing makes its owner
   // copy it.

@@ -88,6 +88,7 @@ class Scheduler {
   PrefixCache cache_;
   std::deque<Handle> waiting_;
   std::vector<Handle> running_;  // in order of admission
+  bool pins_changed_ = false;    // since stats_.kv_cached_bytes was counted
   double row_ms_ = 0.0;          // running mean of a prefill row's time
 
   mutable std::mutex mutex_;
