@@ -1,0 +1,106 @@
+// What a caller of memory.h chooses: plain values with defaults that work.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rhapsode/options.h"
+
+namespace rhapsode {
+
+enum class ReadPolicy : uint8_t {
+  kAuto,    // the model's verdict decides: reuse where it allows it, else full
+  kFull,    // passages evaluated as text
+  kPrefix,  // the same with the KV of equal prefixes reused, exactly
+  kReuse,   // stored KV at new positions, nothing evaluated again
+};
+const char* to_string(ReadPolicy policy);  // "auto", "full", "prefix", "reuse"
+
+enum class ReadOrder : uint8_t {
+  kSequential,  // positions as if the passages stood one after another
+  kParallel,    // every passage at the same positions
+};
+
+struct MemoryOptions {
+  std::filesystem::path folder;
+  bool create = false;
+  bool read_only = false;
+  bool reencode = false;                   // adopt the engine's model, dropping the KV and codes of another
+  std::string instruction;                 // at creation: the system turn; empty: the built-in one
+  std::optional<KvStorage> stored_kv;      // at creation: the type of stored KV; unset: the engine's
+  std::optional<uint64_t> disk_cap_bytes;  // of stored KV; unset: keep (at creation: no cap)
+  std::filesystem::path whitening;         // a routing side file; empty: the one shipped for the model
+};
+
+struct AddProgress {
+  std::string source;  // being worked on
+  int sources_done = 0;
+  int sources_total = 0;
+  uint64_t tokens_done = 0;   // encoded by this call
+  uint64_t tokens_total = 0;  // to be encoded by this call, as far as known
+  double tokens_per_s = 0;
+  double seconds_left = 0;  // 0: unknown
+};
+
+struct AddOptions {
+  std::vector<std::string> paths;  // files, folders, archives; "-": standard input
+  std::string standard_input_name = "stdin";
+  std::vector<std::string> tags;
+  std::string event_time;   // ISO 8601; when the content was true; empty: the document's own date, if any
+  bool index_only = false;  // make routing keys now, KV on first read
+  bool sync = false;        // sources below the given folders that are gone are removed
+  bool hidden = false;
+  bool ignore_files = true;  // honour .gitignore
+  uint64_t most_source_bytes = 64ull << 20;
+  // Only with sync: called with the names to be removed; false keeps them. Unset: they are removed.
+  std::function<bool(const std::vector<std::string>&)> confirm_removal;
+  std::function<bool(const AddProgress&)> on_progress;  // false cancels
+};
+
+struct SourceFilter {
+  std::vector<std::string> sources;  // names, or folders above them; empty: all
+  std::vector<std::string> tags;     // sources with all of these
+  std::string as_of;                 // ISO 8601: what was current then; empty: now
+};
+
+struct SearchOptions {
+  SourceFilter filter;
+  int limit = 5;
+  bool latent = true;    // the model's own signal
+  bool keywords = true;  // BM25
+};
+
+struct AskOptions {
+  std::string question;
+  SourceFilter filter;
+  std::vector<Message> history;  // earlier turns: user and assistant alternately
+  int budget_tokens = 2560;      // of memory to read
+  int most_passages = 5;
+  ReadPolicy policy = ReadPolicy::kAuto;
+  ReadOrder order = ReadOrder::kSequential;
+  std::vector<int64_t> passages;  // read exactly these, in this order, instead of routing
+  int max_tokens = 256;
+  SamplingOptions sampling;
+  bool cite = true;
+  bool abstain = true;                            // say so when the memory holds nothing fit
+  std::function<bool(std::string_view)> on_text;  // as Request::on_text
+};
+
+struct ForgetOptions {
+  std::vector<std::string> sources;  // names, or folders above them
+  std::vector<std::string> tags;     // sources with any of these
+  // Called with the names found; false forgets nothing. Unset: they are forgotten.
+  std::function<bool(const std::vector<std::string>&)> confirm;
+};
+
+struct VerifyOptions {
+  double sample = 0.05;  // share of passages to encode again, at least one
+  uint32_t seed = 0;
+};
+
+}  // namespace rhapsode

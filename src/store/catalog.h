@@ -1,0 +1,108 @@
+// The catalog and the texts of a memory folder: what is stored, under which name, and since when.
+//
+// One SQLite database (WAL) whose commit is the only commit; texts are zstd files named by their SHA-256;
+// extents of codes and KV lie in segment files (segment_file.h) that this class owns. Format: docs/formats/.
+// A *content* is one text with its passages, shared by all sources of equal bytes; a *version* says which
+// content a source had from when to when; a passage is *visible* when its content is complete and some
+// version of a source, current at the time asked for, has it. Threads: one thread at a time an object; any
+// number of read-only objects in any process beside one writer. Errors: kPermission/kCancelled when another
+// process writes, kNoSpace when the disk is full (nothing changes then), kCorrupt with file and what to do.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "store/catalog_types.h"
+#include "store/segment_file.h"
+
+namespace rhapsode::store {
+
+class Catalog {
+ public:
+  // Makes the folder when `create`. A writer holds LOCK, cuts segments to their committed length and removes
+  // temporary files.
+  static Result<std::unique_ptr<Catalog>> open(const CatalogOptions& options);
+  ~Catalog();
+  Catalog(const Catalog&) = delete;
+  Catalog& operator=(const Catalog&) = delete;
+
+  // Settings: a small durable map (fingerprint, model, instruction, whitening id, caps, ...).
+  Result<std::optional<std::string>> setting(std::string_view key) const;
+  Status set_settings(const std::map<std::string, std::string>& values);
+
+  // --- Writing ---
+  // The content of these bytes and this recipe (reader, cutter and tokenizer versions), complete or begun.
+  Result<std::optional<ContentInfo>> find_content(const ContentKey& key) const;
+  // Stores the text durably and the passages' places; nothing is visible yet. Returns the new content.
+  Result<ContentInfo> begin_content(const ContentKey& key, const ContentRecord& record);
+  // Passages of a begun content that have codes already: a killed add() goes on behind them.
+  Result<std::vector<int>> encoded_ordinals(int64_t content) const;
+  // Appends codes and KV (may be empty), syncs, and commits them in one transaction.
+  Status put_encoded(int64_t content, std::span<const EncodedPassage> passages);
+  // Makes the content complete and the source's current version, replacing what was there, in one commit.
+  Status publish(const SourceRecord& source, int64_t content);
+  // Ends the sources' current versions (what `as_of` finds stays). Unknown names are ignored and not counted.
+  Result<int> retire(std::span<const std::string> sources);
+  // Erases sources, all versions: rewrites the segments, the text index and the database, so that no byte of
+  // contents that nothing else holds remains in any file.
+  Result<Erased> erase(std::span<const std::string> sources);
+
+  // --- KV made later ---
+  Status put_kv(std::string_view fingerprint, std::span<const KvRecord> records);
+  // Removes KV extents: of other fingerprints first, then by (tokens x uses) / bytes and age, until `bytes`
+  // are free below the cap. Returns what was freed.
+  Result<uint64_t> evict_kv(std::string_view fingerprint, uint64_t bytes);
+  // A damaged extent: never handed out again, counted.
+  Status quarantine(int64_t passage);
+  // Drops codes and KV of every passage (another model takes over); texts and sources stay.
+  Status drop_encodings();
+
+  // --- Reading ---
+  Result<std::vector<SourceRow>> sources(const Selection& selection) const;
+  Result<std::vector<VersionRow>> versions(std::string_view source) const;
+  // Ids of visible passages, ascending.
+  Result<std::vector<int64_t>> visible_passages(const Selection& selection) const;
+  Result<std::vector<PassageRow>> passages(std::span<const int64_t> ids, const Selection& selection) const;
+  Result<std::vector<PassageRow>> passages_of(std::string_view source) const;  // of the current version
+  // The text of a content, checked against its hash; a range of it.
+  Result<std::string> text(int64_t content) const;
+  Result<std::string> passage_text(int64_t passage) const;
+  // BM25 (k1 1.2, b 0.75) of the visible passages among `allowed` (ascending ids; empty: all) that hold any
+  // of the terms, best first; scores are positive.
+  Result<std::vector<TermHit>> best_by_terms(std::span<const std::string> terms,
+                                             std::span<const int64_t> allowed, int count) const;
+  // The same score for given passages, 0 where no term occurs; in their order.
+  Result<std::vector<double>> scores_by_terms(std::span<const std::string> terms,
+                                              std::span<const int64_t> ids) const;
+  // In how many passages each token occurs, and how many passages there are.
+  Result<TokenFrequencies> token_frequencies(std::span<const int32_t> tokens) const;
+  // The codes of passages in their order (empty where there are none), owned by the catalog until the next
+  // writing call or refresh().
+  Result<std::vector<CodeView>> codes(std::span<const int64_t> ids) const;
+  // The KV extent of a passage under a fingerprint; nullopt when there is none. Counts its use (writers
+  // only).
+  Result<std::optional<KvExtent>> kv_extent(std::string_view fingerprint, int64_t passage) const;
+  Status read_kv(const KvExtent& extent, std::span<std::byte> bytes) const;
+  // Follows what another process has committed since.
+  Status refresh();
+
+  Result<CatalogStats> stats(std::string_view fingerprint) const;
+  // Every checksum of every file; what is wrong, a line each.
+  Result<CheckResult> check() const;
+
+ private:
+  struct Impl;
+  explicit Catalog(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rhapsode::store

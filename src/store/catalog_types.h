@@ -1,0 +1,168 @@
+// Rows and records of catalog.h: plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "store/segment_file.h"
+
+namespace rhapsode::store {
+
+struct CatalogOptions {
+  std::filesystem::path folder;
+  bool create = false;
+  bool read_only = false;
+  uint64_t segment_bytes = 256ull << 20;  // a segment is sealed when it is longer
+};
+
+// Sources to look at. `sources` are names or folders above them; empty lists mean all.
+struct Selection {
+  std::vector<std::string> sources;
+  std::vector<std::string> tags;  // all of these
+  std::string as_of;              // ISO 8601 UTC; empty: now
+};
+
+struct ContentKey {
+  std::string sha256;  // of the source's bytes, lower-case hex
+  std::string recipe;  // reader, cutter, header and tokenizer versions: whatever changes passages
+};
+
+struct PassagePlace {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  std::string header;
+  int line = 1;
+  int page = 0;
+  int tokens = 0;                      // of header, text and closing blank line, as encoded
+  std::vector<std::string> terms;      // of header and text, for BM25
+  std::vector<int32_t> unique_tokens;  // of the text, for document frequencies
+};
+
+struct ContentRecord {
+  std::string text;
+  std::string kind;
+  std::string title;
+  std::string named_after;  // the source whose name stands in headers; empty: none does
+  std::vector<PassagePlace> passages;
+};
+
+struct ContentInfo {
+  int64_t id = 0;
+  bool complete = false;
+  std::string named_after;
+  std::vector<int64_t> passages;  // ids by ordinal
+};
+
+struct EncodedPassage {
+  int ordinal = 0;
+  int chunks = 0;
+  std::string whitening_id;
+  std::span<const std::byte> codes;
+  std::string fingerprint;        // of kv
+  std::span<const std::byte> kv;  // empty: index only
+};
+
+struct KvRecord {
+  int64_t passage = 0;
+  std::span<const std::byte> kv;
+};
+
+struct SourceRecord {
+  std::string name;
+  std::string kind;
+  std::string title;
+  std::string author;
+  std::vector<std::string> tags;
+  std::string event_time;  // ISO 8601; empty: unknown
+  std::string added;       // ISO 8601 UTC
+  uint64_t bytes = 0;      // of the source as it was read
+};
+
+struct Erased {
+  std::vector<std::string> sources;
+  int passages = 0;
+  uint64_t bytes = 0;
+};
+
+struct SourceRow {
+  SourceRecord record;
+  int64_t content = 0;
+  std::string sha256;
+  int version = 1;
+  int versions = 1;
+  int passages = 0;
+  uint64_t tokens = 0;
+};
+
+struct VersionRow {
+  int version = 1;
+  int64_t content = 0;
+  std::string added;
+  std::string replaced;  // empty: current
+  std::string event_time;
+  std::string sha256;
+  uint64_t bytes = 0;
+};
+
+struct PassageRow {
+  int64_t id = 0;
+  int64_t content = 0;
+  int ordinal = 0;
+  std::string source;  // one that has it, the first by name of the selection's
+  int version = 1;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  std::string header;
+  int line = 1;
+  int page = 0;
+  int tokens = 0;
+  bool has_kv = false;  // under the fingerprint set in settings
+};
+
+struct TermHit {
+  int64_t passage = 0;
+  double score = 0;
+};
+
+struct TokenFrequencies {
+  int64_t passages = 0;
+  std::vector<int64_t> counts;  // in the order asked for
+};
+
+struct CodeView {
+  std::span<const std::byte> bytes;
+  int chunks = 0;
+};
+
+struct KvExtent {
+  int64_t passage = 0;
+  Extent extent;
+};
+
+struct CatalogStats {
+  int sources = 0;
+  int versions = 0;
+  int contents = 0;
+  int passages = 0;
+  int passages_with_kv = 0;
+  uint64_t tokens = 0;
+  uint64_t text_bytes = 0;
+  uint64_t catalog_bytes = 0;
+  uint64_t code_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t stale_bytes = 0;
+  uint64_t foreign_kv_entries = 0;
+  uint64_t quarantined = 0;
+};
+
+struct CheckResult {
+  int extents = 0;
+  int texts = 0;
+  std::vector<std::string> problems;
+};
+
+}  // namespace rhapsode::store

@@ -1,0 +1,66 @@
+// Segment files: append-only files of checksummed records, the only place where KV and routing codes lie.
+//
+// Format: docs/formats/segment.md. A file begins with a header page (magic, version, kind, a random id); each
+// record begins at a multiple of the alignment (4 KiB for KV, 64 bytes for codes) and is described outside,
+// in the catalog, by {segment, offset, bytes, checksum}. What lies behind the committed length is nobody's: a
+// writer truncates it when it opens the file. Sealed segments are never written again; erasing rewrites them.
+// Durability: append() only writes; sync() makes everything durable, and only then may the caller publish it.
+// Errors: kCorrupt with file and offset when a checksum or header is wrong, kNoSpace when the disk is full
+// (the file is cut back to what was there before). Threads: one writer; any number of readers of published
+// records.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/file.h"
+
+namespace rhapsode::store {
+
+enum class SegmentKind : uint8_t { kKv = 1, kCodes = 2 };
+
+// Where a record lies. Kept in the catalog.
+struct Extent {
+  int64_t segment = 0;  // the catalog's number of the file
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint64_t checksum = 0;  // XXH3-64 of the record's bytes
+};
+
+class SegmentWriter {
+ public:
+  // Creates the file (header written and synced, folder synced) or opens it and cuts it to `committed_bytes`.
+  static Result<SegmentWriter> create(const std::filesystem::path& path, SegmentKind kind);
+  static Result<SegmentWriter> open(const std::filesystem::path& path, SegmentKind kind,
+                                    uint64_t committed_bytes);
+
+  // Appends one record given in parts; extent.segment is left to the caller.
+  Result<Extent> append(std::span<const std::span<const std::byte>> parts);
+  Status sync();
+  uint64_t bytes() const { return end_; }  // of the file, padding included
+
+ private:
+  explicit SegmentWriter(File file) : file_(std::move(file)) {}
+  File file_;
+  uint64_t end_ = 0;
+  uint64_t alignment_ = 64;
+};
+
+class SegmentReader {
+ public:
+  static Result<SegmentReader> open(const std::filesystem::path& path, SegmentKind kind);
+  // Fills `bytes` (extent.bytes long) and checks them.
+  Status read(const Extent& extent, std::span<std::byte> bytes) const;
+  const std::filesystem::path& path() const { return file_.path(); }
+
+ private:
+  explicit SegmentReader(File file) : file_(std::move(file)) {}
+  File file_;
+};
+
+}  // namespace rhapsode::store
