@@ -37,7 +37,9 @@ Error make_system_error(int error_number, const std::string& what) {
   ErrorKind kind = ErrorKind::kIo;
   if (error_number == ENOENT || error_number == ENOTDIR) kind = ErrorKind::kNotFound;
   if (error_number == EACCES || error_number == EPERM || error_number == EROFS) kind = ErrorKind::kPermission;
-  if (error_number == ENOSPC || error_number == EDQUOT || error_number == ENOMEM) kind = ErrorKind::kNoSpace;
+  if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG || error_number == ENOMEM) {
+    kind = ErrorKind::kNoSpace;
+  }
   return make_error(kind, "{}: {}", what, std::generic_category().message(error_number));
 }
 
