@@ -113,6 +113,7 @@ class Generation {
 
  private:
   friend class Engine;
+  friend class Memory;
   struct State;
   std::shared_ptr<State> state_;
 };
@@ -139,6 +140,7 @@ class Engine {
   EngineStats stats() const;
 
  private:
+  friend class Memory;
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -3,16 +3,11 @@
 #include <ggml.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 
 #include "base/system.h"
-#include "base/trace.h"
-#include "engine/model_runner.h"
-#include "engine/prompt.h"
-#include "engine/request_state.h"
+#include "engine/engine_impl.h"
 #include "engine/runner_options.h"
-#include "engine/scheduler.h"
 
 namespace rhapsode {
 
@@ -75,10 +70,6 @@ const char* to_string(FinishReason reason) {
   return "end";
 }
 
-struct Generation::State final : engine::RequestState {
-  using RequestState::RequestState;
-};
-
 Result<Response> Generation::wait() {
   if (!state_) return make_error(ErrorKind::kInvalidArgument, "this handle belongs to no request");
   std::unique_lock lock(state_->mutex);
@@ -95,18 +86,6 @@ bool Generation::done() const {
   std::lock_guard lock(state_->mutex);
   return state_->outcome.has_value();
 }
-
-struct Engine::Impl {
-  EngineOptions options;
-  Tracer tracer;
-  std::unique_ptr<engine::ModelRunner> runner;
-  std::unique_ptr<engine::PromptBuilder> prompts;
-  std::unique_ptr<store::PagePool> pool;
-  int context_tokens = 0;
-  double load_ms = 0;
-  std::atomic<int64_t> next_id{1};
-  std::unique_ptr<engine::Scheduler> scheduler;  // last: it stops before what it uses goes away
-};
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
@@ -137,21 +116,26 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
 Result<Generation> Engine::submit(Request request) {
   const int64_t begin = now_ns();
   auto state = std::make_shared<Generation::State>(std::move(request), *impl_->pool);
-  state->id = impl_->next_id++;
   state->submitted_ns = begin;
-  state->context_tokens = impl_->context_tokens;
   RH_TRY(engine::Prompt prompt, impl_->prompts->build(state->request, impl_->context_tokens));
-  state->prompt = std::move(prompt.tokens);
   state->response.usage.truncated_tokens = prompt.truncated_tokens;
+  return impl_->start(std::move(state), std::move(prompt.tokens));
+}
+
+Result<Generation> Engine::Impl::start(std::shared_ptr<Generation::State> state,
+                                       std::vector<int32_t> prompt) {
+  state->id = next_id++;
+  state->context_tokens = context_tokens;
+  state->prompt = std::move(prompt);
   state->response.usage.prompt_tokens = static_cast<int>(state->prompt.size());
   state->tokens = state->prompt;
-  RH_TRY(state->sampler, text::Sampler::make(impl_->runner->tokenizer(), state->request.sampling));
+  RH_TRY(state->sampler, text::Sampler::make(runner->tokenizer(), state->request.sampling));
   state->sampler->observe(state->prompt);
   RH_TRY(state->decoder, text::StreamDecoder::make(state->request.stop));
   const int64_t end = now_ns();
-  state->response.timing.tokenize_ms = ms_between(begin, end);
-  impl_->tracer.span("tokenize", begin, end, state->id);
-  impl_->scheduler->submit(state);
+  state->response.timing.tokenize_ms = ms_between(state->submitted_ns, end);
+  tracer.span("tokenize", state->submitted_ns, end, state->id);
+  scheduler->submit(state);
   Generation generation;
   generation.state_ = std::move(state);
   return generation;

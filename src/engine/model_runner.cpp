@@ -30,8 +30,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   RH_TRY(runner->backend_, kernels::cpu::make_ggml_backend(std::move(backend_options)));
   RH_TRY(runner->weights_, model::ModelWeights::load(runner->file_, runner->architecture_, options.adapters,
                                                      *runner->backend_));
-  runner->forward_ =
-      runner->backend_->add_recipe(model::forward_recipe(runner->architecture_, runner->weights_));
+  runner->recipes_ = runner->add_recipes(runner->weights_);
   if (!options.wide_model.empty()) RH_TRY_STATUS(runner->load_wide(options));
   RH_TRY(runner->tokenizer_, vocabulary.get());
   if (runner->tokenizer_->size() > runner->architecture_.vocabulary) {
@@ -51,11 +50,21 @@ Status ModelRunner::load_wide(const RunnerOptions& options) {
                       options.wide_model.string(), options.model.string());
   }
   RH_TRY(wide_weights_, model::ModelWeights::load(*wide_file_, architecture_, options.adapters, *backend_));
-  wide_forward_ = backend_->add_recipe(model::forward_recipe(architecture_, wide_weights_));
+  wide_recipes_ = add_recipes(wide_weights_);
   return {};
 }
 
-Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& batch) {
+std::array<int, 3> ModelRunner::add_recipes(const model::ModelWeights& weights) {
+  std::array<int, 3> recipes{};
+  for (model::PassGoal goal :
+       {model::PassGoal::kLogits, model::PassGoal::kStates, model::PassGoal::kEncode}) {
+    recipes[static_cast<size_t>(goal)] =
+        backend_->add_recipe(model::forward_recipe(architecture_, weights, goal));
+  }
+  return recipes;
+}
+
+Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& batch, model::PassGoal goal) {
   if (static_cast<int>(batch.tokens.size()) != batch.plan->rows() || batch.tokens.empty()) {
     return make_error(ErrorKind::kInternal, "a batch of {} tokens with a plan of {} rows",
                       batch.tokens.size(), batch.plan->rows());
@@ -68,7 +77,7 @@ Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& 
   }
   RH_TRY_STATUS(kernels::validate(*batch.plan, kv_shape_));
   const bool wide = wide_file_ && batch.plan->rows() >= kWideRows;
-  return backend_->run(batch, wide ? wide_forward_ : forward_);
+  return backend_->run(batch, (wide ? wide_recipes_ : recipes_)[static_cast<size_t>(goal)]);
 }
 
 }  // namespace rhapsode::engine

@@ -5,6 +5,7 @@
 // store::PagePool of kv_shape(). Threads: evaluate() by one thread at a time; the const functions by any.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -43,8 +44,10 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // Runs one batch; logits [output_rows][vocabulary], valid until the next call. The plan is validated here.
-  Result<std::span<const float>> evaluate(const kernels::BatchInput& batch);
+  // Runs one batch; logits [output_rows][vocabulary] or states [output_rows][embedding], valid until the next
+  // call. The plan is validated here.
+  Result<std::span<const float>> evaluate(const kernels::BatchInput& batch,
+                                          model::PassGoal goal = model::PassGoal::kLogits);
   // Rows a pass may have at most; 0: no limit.
   int most_rows() const { return backend_->fixed_rows(); }
 
@@ -57,6 +60,7 @@ class ModelRunner {
 
  private:
   Status load_wide(const RunnerOptions& options);
+  std::array<int, 3> add_recipes(const model::ModelWeights& weights);
   ModelRunner(model::GgufFile file, model::Architecture architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
 
@@ -66,10 +70,10 @@ class ModelRunner {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unique_ptr<kernels::Backend> backend_;
   model::ModelWeights weights_;
-  int forward_ = 0;
+  std::array<int, 3> recipes_{};                // by PassGoal
   std::unique_ptr<model::GgufFile> wide_file_;  // null: weights_ serve every pass
   model::ModelWeights wide_weights_;
-  int wide_forward_ = 0;
+  std::array<int, 3> wide_recipes_{};
 };
 
 }  // namespace rhapsode::engine

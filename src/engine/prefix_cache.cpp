@@ -66,7 +66,8 @@ PrefixMatch PrefixCache::lookup(const PrefixKey& key, std::span<const int32_t> t
   return match;
 }
 
-void PrefixCache::insert(const PrefixKey& key, std::span<const int32_t> tokens, const Sequence& sequence) {
+void PrefixCache::insert(const PrefixKey& key, std::span<const int32_t> tokens, const Sequence& sequence,
+                         int first_page) {
   if (sequence.renumbered()) return;  // its pages saw tokens that are gone
   auto& root = roots_[key];
   if (!root) root = std::make_unique<Node>();
@@ -83,13 +84,13 @@ void PrefixCache::insert(const PrefixKey& key, std::span<const int32_t> tokens, 
       // A page that had been kept partly filled: ours holds the same and more.
       child = const_cast<Node*>(step.node);
       child->tokens.assign(wanted.begin(), wanted.end());
-      child->pin = sequence.page(page).share();
+      child->pin = sequence.page(first_page + page).share();
     } else {
       node->children.push_back(std::make_unique<Node>());
       child = node->children.back().get();
       child->parent = node;
       child->tokens.assign(wanted.begin(), wanted.end());
-      child->pin = sequence.page(page).share();
+      child->pin = sequence.page(first_page + page).share();
       recency_.push_front(child);
       child->recency = recency_.begin();
     }
@@ -117,6 +118,7 @@ int PrefixCache::evict(int blocks) {
     remove(node);
     ++freed;
   }
+  std::erase_if(roots_, [](const auto& root) { return root.second->children.empty(); });
   return freed;
 }
 

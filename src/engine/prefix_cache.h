@@ -39,10 +39,12 @@ class PrefixCache {
 
   // The length lookup() would find, without touching anything.
   int peek(const PrefixKey& key, std::span<const int32_t> tokens) const;
-  // Appends the longest cached start of `tokens` to an empty sequence.
+  // Appends the longest cached start of `tokens` to a sequence that is empty, or holds what the key's
+  // provenance names.
   PrefixMatch lookup(const PrefixKey& key, std::span<const int32_t> tokens, Sequence& sequence);
-  // Keeps the pages of `sequence`, which holds exactly `tokens`. Nothing is copied.
-  void insert(const PrefixKey& key, std::span<const int32_t> tokens, const Sequence& sequence);
+  // Keeps the pages of `sequence` from `first_page` on, which hold exactly `tokens`. Nothing is copied.
+  void insert(const PrefixKey& key, std::span<const int32_t> tokens, const Sequence& sequence,
+              int first_page = 0);
 
   // Drops least recently used pages that only the cache holds until `blocks` have been freed. Returns how
   // many were.

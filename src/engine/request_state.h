@@ -20,6 +20,13 @@
 
 namespace rhapsode::engine {
 
+// The first tokens of a prompt whose KV exists already: an encoding prefix, or a passage of a memory.
+struct ContextRun {
+  std::vector<store::PagePin> pages;
+  int tokens = 0;
+  int32_t shift = 0;  // the position that the pages' frame 0 takes
+};
+
 struct RequestState {
   RequestState(Request request_in, store::PagePool& pool) : request(std::move(request_in)), sequence(pool) {}
 
@@ -28,6 +35,10 @@ struct RequestState {
   int64_t id = 0;
   int context_tokens = 0;
   PrefixKey prefix_key;
+  // In order, from the first token on; the prefix cache then holds what comes behind them, under a key that
+  // names them.
+  std::vector<ContextRun> runs;
+  bool use_prefix_cache = true;
   int64_t submitted_ns = 0;
 
   std::vector<int32_t> tokens;  // prompt, then what was generated; after rolling, what is left of both
@@ -40,6 +51,16 @@ struct RequestState {
   int64_t admitted_ns = 0;
   int64_t first_token_ns = 0;
 
+  int run_tokens() const {
+    int total = 0;
+    for (const ContextRun& run : runs) total += run.tokens;
+    return total;
+  }
+  int run_pages() const {
+    size_t total = 0;
+    for (const ContextRun& run : runs) total += run.pages.size();
+    return static_cast<int>(total);
+  }
   int pending() const { return static_cast<int>(tokens.size()) - sequence.tokens(); }
   bool decoding() const { return prefilled && pending() == 1; }
 

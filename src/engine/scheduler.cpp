@@ -44,6 +44,34 @@ void Scheduler::submit(Handle request) {
   changed_.notify_all();
 }
 
+bool Scheduler::execute(const std::function<void()>& job) {
+  Job entry{&job};
+  std::unique_lock lock(mutex_);
+  if (stopping_) return false;
+  jobs_.push_back(&entry);
+  changed_.notify_all();
+  job_done_.wait(lock, [&] { return entry.done; });
+  return entry.ran;
+}
+
+std::vector<store::PagePin> Scheduler::take_pages(int count) {
+  std::vector<store::PagePin> pages;
+  const std::function<void()> job = [&] {
+    if (!make_room(count)) return;
+    for (int i = 0; i < count; ++i) {
+      pages.push_back(pool_.allocate());
+      if (!pages.back()) return pages.clear();
+    }
+  };
+  execute(job);
+  return pages;
+}
+
+void Scheduler::set_reclaimer(std::function<int(int blocks)> reclaimer) {
+  std::lock_guard lock(mutex_);
+  reclaimer_ = std::move(reclaimer);
+}
+
 EngineStats Scheduler::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
@@ -58,8 +86,10 @@ void Scheduler::work() {
   while (wait_for_work()) {
     drop_cancelled();
     admit();
+    run_job();
     Pass pass = build_pass();
     if (!pass.slices.empty()) run_pass(std::move(pass));
+    job_rows_ = prefill_budget(pass.decodes);
     std::lock_guard lock(mutex_);
     stats_.running = static_cast<int>(running_.size());
     stats_.waiting = static_cast<int>(waiting_.size() + incoming_.size());
@@ -67,16 +97,38 @@ void Scheduler::work() {
     if (pins_changed_) stats_.kv_cached_bytes = cache_.evictable() * pool_.shape().block_bytes();
     pins_changed_ = false;
   }
+  {
+    std::lock_guard lock(mutex_);
+    for (Job* job : jobs_) job->done = true;
+    jobs_.clear();
+    job_done_.notify_all();
+  }
   for (const Handle& request : waiting_) request->cancelled = true;
   for (const Handle& request : running_) request->cancelled = true;
   drop_cancelled();
   cache_.clear();
 }
 
+void Scheduler::run_job() {
+  Job* job = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (jobs_.empty()) return;
+    job = jobs_.front();
+    jobs_.pop_front();
+  }
+  (*job->run)();
+  pins_changed_ = true;
+  std::lock_guard lock(mutex_);
+  job->done = job->ran = true;
+  job_done_.notify_all();
+}
+
 bool Scheduler::wait_for_work() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock,
-                [&] { return stopping_ || !incoming_.empty() || !running_.empty() || !waiting_.empty(); });
+  changed_.wait(lock, [&] {
+    return stopping_ || !incoming_.empty() || !jobs_.empty() || !running_.empty() || !waiting_.empty();
+  });
   while (!incoming_.empty()) {
     waiting_.push_back(std::move(incoming_.front()));
     incoming_.pop_front();
@@ -105,16 +157,22 @@ bool Scheduler::make_room(int blocks) {
   const int free = static_cast<int>(pool.blocks_total - pool.blocks_used);
   if (free >= blocks) return true;
   const int evicted = cache_.evict(blocks - free);
-  std::lock_guard lock(mutex_);
-  stats_.evictions += evicted;
-  return free + evicted >= blocks;
+  std::function<int(int)> reclaimer;
+  {
+    std::lock_guard lock(mutex_);
+    stats_.evictions += evicted;
+    reclaimer = reclaimer_;
+  }
+  const int missing = blocks - free - evicted;
+  return missing <= 0 || (reclaimer && reclaimer(missing) >= missing);
 }
 
 // A prompt is worth waiting for when a running request will soon have put more of it into the cache than is
 // there now.
 bool Scheduler::waits_for_prefix(const RequestState& request) const {
-  if (!options_.prefix_cache || request.request.prompt_logprobs) return false;
+  if (!options_.prefix_cache || !request.use_prefix_cache || request.request.prompt_logprobs) return false;
   int shared = 0;
+  if (!request.runs.empty()) return false;
   for (const Handle& other : running_) {
     if (!other->prefilled && other->prefix_key == request.prefix_key) {
       shared = std::max(shared, common_length(other->prompt, request.tokens));
@@ -146,12 +204,19 @@ void Scheduler::admit() {
 bool Scheduler::try_admit(const Handle& handle) {
   RequestState& request = *handle;
   pins_changed_ = true;
+  const bool caches = options_.prefix_cache && request.use_prefix_cache;
+  for (const ContextRun& run : request.runs) {
+    request.sequence.adopt_passage(run.pages, run.tokens, run.shift);
+  }
   PrefixMatch match;
-  if (options_.prefix_cache && !request.request.prompt_logprobs && !request.sequence.renumbered()) {
+  if (caches && !request.request.prompt_logprobs && !request.sequence.renumbered()) {
     // At least one token is evaluated: the next one is predicted from it.
-    const auto reusable = std::span<const int32_t>(request.tokens).first(request.tokens.size() - 1);
+    const int adopted = request.sequence.tokens();
+    const auto reusable =
+        std::span<const int32_t>(request.tokens).subspan(adopted, request.tokens.size() - 1 - adopted);
     match = cache_.lookup(request.prefix_key, reusable, request.sequence);
   }
+  match.tokens = request.sequence.tokens();
   const int rows = request.pending();
   if (!make_room(request.sequence.blocks_needed(rows)) || !request.sequence.reserve(rows)) {
     request.sequence.truncate(0);
@@ -165,7 +230,7 @@ bool Scheduler::try_admit(const Handle& handle) {
   usage.evaluated_tokens = usage.prompt_tokens - match.tokens;
   request.response.timing.queue_ms = ms_between(request.submitted_ns, request.admitted_ns);
   tracer_.span("queue", request.submitted_ns, request.admitted_ns, request.id);
-  if (match.tokens + 1 < usage.prompt_tokens && options_.prefix_cache) {
+  if (match.tokens + 1 < usage.prompt_tokens && caches && request.runs.empty()) {
     const auto& tokenizer = runner_.tokenizer();
     usage.cache_miss = match.cached_instead < 0
                            ? fmt::format("nothing cached goes on after token {}", match.tokens)
@@ -345,13 +410,16 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
 }
 
 void Scheduler::cache_sequence(RequestState& request, bool whole) {
-  if (!options_.prefix_cache || request.sequence.tokens() == 0) return;
+  if (!options_.prefix_cache || !request.use_prefix_cache || request.sequence.tokens() == 0) return;
   pins_changed_ = true;
-  int tokens = request.sequence.tokens();
+  const int adopted = request.run_tokens();
+  int tokens = request.sequence.tokens() - adopted;
   // A last page that is still being filled is shared only when somebody may want it: sharing makes its owner
   // copy it.
   if (!whole) tokens -= tokens % kPageTokens;
-  cache_.insert(request.prefix_key, std::span<const int32_t>(request.tokens).first(tokens), request.sequence);
+  if (tokens <= 0) return;
+  cache_.insert(request.prefix_key, std::span<const int32_t>(request.tokens).subspan(adopted, tokens),
+                request.sequence, request.run_pages());
 }
 
 }  // namespace rhapsode::engine

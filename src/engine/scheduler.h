@@ -5,11 +5,15 @@
 // Admission is first come, first served by free KV pages; a request whose prompt starts like one that is
 // being prefilled waits for that prefix instead of computing it twice. When the pool is full, unused
 // prefix-cache pages go first; then the youngest request is put back into the queue and later continues where
-// it was. Threads: submit() and stats() from any thread; everything else on the worker.
+// it was. Work of others that needs passes or pages (encoding a memory, judging, citing) runs as jobs between
+// two passes, so nobody else uses the model meanwhile. Threads: submit(), execute(), take_pages() and stats()
+// from any thread but the worker; everything else on the worker.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -35,6 +39,17 @@ class Scheduler {
   ~Scheduler();  // cancels what is in flight and joins the worker
 
   void submit(Handle request);
+  // Runs `job` on the worker between two passes and returns when it has run; false when the scheduler is
+  // stopping.
+  bool execute(const std::function<void()>& job);
+  // Empty pages, evicting what can be; fewer (none) than asked when the pool cannot give them.
+  std::vector<store::PagePin> take_pages(int count);
+  // Rows that a job should evaluate at most, so that those who wait for their next token wait no longer than
+  // pass_ms.
+  int job_rows() const { return job_rows_.load(); }
+  // Asked on the worker for blocks that somebody else (a memory's tier) can do without; returns how many it
+  // freed. Null removes it.
+  void set_reclaimer(std::function<int(int blocks)> reclaimer);
   EngineStats stats() const;
 
  private:
@@ -54,7 +69,14 @@ class Scheduler {
     bool prefills = false;
   };
 
+  struct Job {
+    const std::function<void()>* run = nullptr;
+    bool done = false;
+    bool ran = false;
+  };
+
   void work();
+  void run_job();
   bool wait_for_work();
   void drop_cancelled();
   void admit();
@@ -95,7 +117,11 @@ class Scheduler {
   std::condition_variable changed_;
   std::deque<Handle> incoming_;  // guarded by mutex_
   bool stopping_ = false;        // guarded by mutex_
-  EngineStats stats_;            // guarded by mutex_
+  std::deque<Job*> jobs_;        // guarded by mutex_
+  std::condition_variable job_done_;
+  std::function<int(int)> reclaimer_;  // guarded by mutex_
+  std::atomic<int> job_rows_{512};
+  EngineStats stats_;  // guarded by mutex_
   std::thread worker_;
 };
 

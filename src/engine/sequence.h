@@ -1,12 +1,13 @@
 // A sequence: the tokens one request has in KV, as an ordered list of pinned pages.
 //
-// Pages fill front to back; every one but the last is full. Appending is three steps: reserve() makes room
-// (allocating, and copying a last page that is shared), add_to_plan() writes the rows into a batch, commit()
-// counts them once the pass has run. fork() shares every page and copies nothing; the first side that appends
-// copies the last page if it is partly filled (copy-on-write). Positions: page i is read at shift_i; dropping
-// pages from the middle only lowers the shifts of those behind, so a conversation of any length stays inside
-// the trained range (design: "long lives"). Threads: one at a time. Cost: fork O(pages) counter increments;
-// add_to_plan O(pages + rows).
+// Own pages fill front to back; every one but the last is full. Passages of a memory are taken in as they are
+// (adopt_passage): their pages are sealed, the last one maybe short, and read at a shift. Appending is three
+// steps: reserve() makes room (allocating, and copying a last page that is shared), add_to_plan() writes the
+// rows into a batch, commit() counts them once the pass has run. fork() shares every page and copies nothing;
+// the first side that appends copies the last page if it is partly filled (copy-on-write). Positions: page i
+// is read at shift_i; dropping pages from the middle only lowers the shifts of those behind, so a
+// conversation of any length stays inside the trained range (design: "long lives"). Threads: one at a time.
+// Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ class Sequence {
 
   // Tokens in KV.
   int tokens() const { return tokens_; }
+  // The position of the next row: tokens(), less where passages share positions.
+  int32_t position() const { return position_; }
   int pages() const { return static_cast<int>(entries_.size()); }
   const store::PagePin& page(int index) const { return entries_[index].pin; }
   bool renumbered() const { return renumbered_; }
@@ -42,6 +45,9 @@ class Sequence {
   // Takes over the first `slots` slots of a page computed as continuation of what is here (a prefix-cache
   // hit).
   void adopt(store::PagePin pin, int slots);
+  // Reads a passage of `tokens` tokens behind what is here: its frame's position 0 becomes `shift`. Later
+  // rows stand behind the furthest position so far.
+  void adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift);
   // Forgets the last tokens, so that `tokens` remain.
   void truncate(int tokens);
   // Drops `count` full pages starting at page `first` and closes the gap in positions. Returns the tokens
@@ -52,12 +58,20 @@ class Sequence {
   struct Entry {
     store::PagePin pin;
     int32_t shift = 0;
-    int32_t slots = 0;  // filled slots that belong to this sequence
+    int32_t slots = 0;                        // filled slots that belong to this sequence
+    int32_t capacity = kernels::kPageTokens;  // slots: a sealed page takes no more
+
+    int room() const { return capacity - slots; }
   };
+  // Entries in use; those behind them are reserved and empty.
+  int used() const;
+  // The entry that the next row goes to; -1 when it needs a new one.
+  int open_entry() const;
 
   store::PagePool* pool_;
   std::vector<Entry> entries_;  // the tail may hold reserved entries without slots
   int tokens_ = 0;
+  int32_t position_ = 0;
   bool renumbered_ = false;
 };
 

@@ -63,6 +63,8 @@ class GraphBuilder {
                        Value v) = 0;               // rotates, keeps k and v, attends: see attend.h
   virtual Value output_rows(Value x) = 0;          // only the rows whose result is asked for
   virtual Value soft_cap(Value x, float cap) = 0;  // cap * tanh(x / cap)
+  // Computes x although the recipe's value does not depend on it: keys and values of later layers are kept.
+  virtual void require(Value x) = 0;
 };
 
 using Recipe = std::function<Value(GraphBuilder&)>;

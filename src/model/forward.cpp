@@ -1,4 +1,6 @@
 // The transformer, once, for every architecture and back end.
+#include <algorithm>
+
 #include "model/weights.h"
 
 namespace rhapsode::model {
@@ -31,30 +33,57 @@ Value feed_forward(GraphBuilder& graph, const Architecture& a, const LayerWeight
   return apply(graph, w.down, graph.gate(a.activation, apply(graph, w.gate, x), apply(graph, w.up, x)));
 }
 
+// One block. The last one goes on with the output rows only, since nothing after its attention mixes rows.
+Value block(GraphBuilder& graph, const Architecture& a, const LayerWeights& w, int layer, Value x) {
+  Value h = attention(graph, a, w, layer, graph.rms_norm(x, w.attention_norm, a.norm_epsilon));
+  if (layer == a.layers - 1) {
+    h = graph.output_rows(h);
+    x = graph.output_rows(x);
+  }
+  h = apply(graph, w.output, h);
+  if (a.post_norms) h = graph.rms_norm(h, w.post_attention_norm, a.norm_epsilon);
+  x = graph.add(h, x);
+  h = feed_forward(graph, a, w, graph.rms_norm(x, w.feed_forward_norm, a.norm_epsilon));
+  if (a.post_norms) h = graph.rms_norm(h, w.post_feed_forward_norm, a.norm_epsilon);
+  return graph.add(h, x);
+}
+
+Value embed(GraphBuilder& graph, const Architecture& a, const ModelWeights& weights) {
+  const Value x = graph.token_rows(weights.embedding);
+  return a.embedding_scale != 1.0f ? graph.scale(x, a.embedding_scale) : x;
+}
+
+Value logits(GraphBuilder& graph, const Architecture& a, const ModelWeights& weights) {
+  Value x = embed(graph, a, weights);
+  for (int layer = 0; layer < a.layers; ++layer) x = block(graph, a, weights.layers[layer], layer, x);
+  x = apply(graph, weights.output, graph.rms_norm(x, weights.final_norm, a.norm_epsilon));
+  return a.final_soft_cap > 0 ? graph.soft_cap(x, a.final_soft_cap) : x;
+}
+
+Value states(GraphBuilder& graph, const Architecture& a, const ModelWeights& weights, bool encode) {
+  const int tap = state_layer(a);
+  Value x = embed(graph, a, weights);
+  for (int layer = 0; layer < tap; ++layer) x = block(graph, a, weights.layers[layer], layer, x);
+  const Value tapped = graph.output_rows(x);
+  if (!encode) return tapped;
+  const int last = a.layers - 1;
+  for (int layer = tap; layer < last; ++layer) x = block(graph, a, weights.layers[layer], layer, x);
+  // Of the last block only its keys and values are wanted; attention keeps them.
+  const LayerWeights& w = weights.layers[last];
+  graph.require(attention(graph, a, w, last, graph.rms_norm(x, w.attention_norm, a.norm_epsilon)));
+  return tapped;
+}
+
 }  // namespace
 
-kernels::Recipe forward_recipe(const Architecture& architecture, const ModelWeights& weights) {
-  return [&architecture, &weights](GraphBuilder& graph) {
-    const Architecture& a = architecture;
-    Value x = graph.token_rows(weights.embedding);
-    if (a.embedding_scale != 1.0f) x = graph.scale(x, a.embedding_scale);
-    for (int layer = 0; layer < a.layers; ++layer) {
-      const LayerWeights& w = weights.layers[layer];
-      Value h = attention(graph, a, w, layer, graph.rms_norm(x, w.attention_norm, a.norm_epsilon));
-      if (layer == a.layers - 1) {
-        // Nothing after the last attention mixes rows, so only the rows asked for go on.
-        h = graph.output_rows(h);
-        x = graph.output_rows(x);
-      }
-      h = apply(graph, w.output, h);
-      if (a.post_norms) h = graph.rms_norm(h, w.post_attention_norm, a.norm_epsilon);
-      x = graph.add(h, x);
-      h = feed_forward(graph, a, w, graph.rms_norm(x, w.feed_forward_norm, a.norm_epsilon));
-      if (a.post_norms) h = graph.rms_norm(h, w.post_feed_forward_norm, a.norm_epsilon);
-      x = graph.add(h, x);
-    }
-    Value logits = apply(graph, weights.output, graph.rms_norm(x, weights.final_norm, a.norm_epsilon));
-    return a.final_soft_cap > 0 ? graph.soft_cap(logits, a.final_soft_cap) : logits;
+int state_layer(const Architecture& architecture) {
+  return std::min((architecture.layers + 4) / 5, architecture.layers - 1);
+}
+
+kernels::Recipe forward_recipe(const Architecture& architecture, const ModelWeights& weights, PassGoal goal) {
+  return [&architecture, &weights, goal](GraphBuilder& graph) {
+    if (goal == PassGoal::kLogits) return logits(graph, architecture, weights);
+    return states(graph, architecture, weights, goal == PassGoal::kEncode);
   };
 }
 

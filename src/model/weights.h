@@ -61,7 +61,19 @@ class ModelWeights {
   std::vector<std::unique_ptr<GgufFile>> adapter_files_;
 };
 
-// The forward pass: logits [vocabulary] of the output rows. `weights` outlives the recipe.
-kernels::Recipe forward_recipe(const Architecture& architecture, const ModelWeights& weights);
+// What a pass is run for. *States* are the residual stream entering block state_layer(), before its norm:
+// what routing keys are made of (design: "Find").
+enum class PassGoal : uint8_t {
+  kLogits,  // logits [vocabulary] of the output rows; keys and values of every layer
+  kStates,  // states [embedding] of the output rows; nothing above state_layer() is run
+  kEncode,  // states of the output rows, and keys and values of every layer
+};
+
+// ceil(layers / 5).
+int state_layer(const Architecture& architecture);
+
+// The forward pass. `weights` outlives the recipe.
+kernels::Recipe forward_recipe(const Architecture& architecture, const ModelWeights& weights,
+                               PassGoal goal = PassGoal::kLogits);
 
 }  // namespace rhapsode::model

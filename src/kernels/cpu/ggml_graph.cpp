@@ -72,6 +72,7 @@ Status GgmlGraph::record(const Recipe& recipe) {
   result_ = tensor(recipe(*this));
   ggml_set_output(result_);
   ggml_build_forward_expand(graph_, result_);
+  for (ggml_tensor* required : required_) ggml_build_forward_expand(graph_, required);
   allocator_.reset(ggml_gallocr_new(buffer_type_));
   if (!ggml_gallocr_alloc_graph(allocator_.get(), graph_)) {
     return make_error(ErrorKind::kNoSpace, "no memory for the activations of {} rows: lower --batch", rows_);
@@ -165,6 +166,10 @@ Value GgmlGraph::output_rows(Value x) {
 Value GgmlGraph::soft_cap(Value x, float cap) {
   ggml_tensor* squashed = ggml_tanh(context_.get(), ggml_scale(context_.get(), tensor(x), 1.0f / cap));
   return keep(ggml_scale(context_.get(), squashed, cap));
+}
+
+void GgmlGraph::require(Value x) {
+  required_.push_back(tensor(x));
 }
 
 }  // namespace rhapsode::kernels::cpu

@@ -56,6 +56,7 @@ class GgmlGraph final : public GraphBuilder {
   Value attend(int layer, Value q, Value k, Value v) override;
   Value output_rows(Value x) override;
   Value soft_cap(Value x, float cap) override;
+  void require(Value x) override;
 
  private:
   struct AttendNode;  // user data of the three attention nodes of one layer
@@ -73,6 +74,7 @@ class GgmlGraph final : public GraphBuilder {
   ggml_tensor* outputs_ = nullptr;
   ggml_tensor* result_ = nullptr;
   std::vector<ggml_tensor*> values_;
+  std::vector<ggml_tensor*> required_;
   std::vector<std::unique_ptr<AttendNode>> attend_nodes_;
 };
 
