@@ -1,0 +1,70 @@
+#include "text/document_fields.h"
+
+#include <algorithm>
+
+#include "text/dates.h"
+#include "text/section_stack.h"
+#include "text/text_scan.h"
+
+namespace rhapsode::text {
+namespace {
+
+constexpr size_t kMostFieldBytes = 400;
+
+}  // namespace
+
+std::string_view unquoted(std::string_view text) {
+  text = trim(text);
+  const bool quoted = text.size() >= 2 && (text[0] == '"' || text[0] == '\'') && text.back() == text[0];
+  return quoted ? trim(text.substr(1, text.size() - 2)) : text;
+}
+
+bool split_field(std::string_view line, char separator, std::string_view& key, std::string_view& value) {
+  const size_t at = line.find(separator);
+  constexpr size_t kLongestKey = 40;
+  if (at == std::string_view::npos || at == 0 || at > kLongestKey) return false;
+  key = trim(line.substr(0, at));
+  if (key.empty() || !is_ascii_letter(key[0]) || std::count(key.begin(), key.end(), ' ') > 2) return false;
+  const bool plain = std::all_of(key.begin(), key.end(),
+                                 [](char c) { return is_identifier_byte(c) || c == '-' || c == ' '; });
+  value = trim(line.substr(at + 1));
+  return plain && (at + 1 == line.size() || separator != ':' || is_ascii_space(line[at + 1]));
+}
+
+std::string clean_author(std::string_view text) {
+  std::string out;
+  int depth = 0;
+  for (const char c : text.substr(0, kMostFieldBytes)) {
+    if (c == '<' || c == '(') ++depth;
+    if (depth == 0 && c != '[' && c != ']' && c != '"') out += c;
+    if ((c == '>' || c == ')') && depth > 0) --depth;
+  }
+  out = one_line(out);
+  for (size_t at = out.find(" ,"); at != std::string::npos; at = out.find(" ,")) out.erase(at, 1);
+  while (!out.empty() && (out.back() == ',' || out.back() == ' ')) out.pop_back();
+  if (out.empty()) out = one_line(text.substr(0, kMostFieldBytes));  // an address alone
+  return shortened(out, kMostFieldBytes);
+}
+
+bool take_field(std::string_view key, std::string_view value, Document& document) {
+  const std::string name = ascii_lower(key);
+  value = unquoted(value);
+  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is_one_of({"title", "subject"})) {
+    if (document.title.empty()) document.title = shortened(one_line(value), kMostFieldBytes);
+    return true;
+  }
+  if (is_one_of({"author", "authors", "from", "by", "creator"})) {
+    if (document.author.empty()) document.author = clean_author(value);
+    return true;
+  }
+  if (is_one_of({"date", "created", "year", "published", "release date", "pubdate", "publication date"})) {
+    if (document.date.empty()) document.date = iso_date(value);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace rhapsode::text
