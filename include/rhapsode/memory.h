@@ -59,6 +59,7 @@ class Memory {
 
  private:
   struct Impl;
+  class Asking;
   explicit Memory(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

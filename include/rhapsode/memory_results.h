@@ -172,7 +172,7 @@ struct VerifyReport {
   int extents_checked = 0;
   int texts_checked = 0;
   int passages_encoded = 0;
-  double largest_difference = 0;      // of stored and fresh K and V elements, relative to the largest
+  double largest_difference = 0;      // of stored and fresh K and V, root mean square over a head, relative
   std::vector<SourceIssue> problems;  // empty: sound
 };
 

@@ -7,20 +7,6 @@ namespace rhapsode::engine {
 
 namespace {
 
-kernels::KvType kv_type_of(KvStorage storage) {
-  switch (storage) {
-    case KvStorage::kF32:
-      return kernels::KvType::kF32;
-    case KvStorage::kF16:
-      return kernels::KvType::kF16;
-    case KvStorage::kBF16:
-      return kernels::KvType::kBF16;
-    case KvStorage::kI8:
-      return kernels::KvType::kI8;
-  }
-  return kernels::KvType::kF16;
-}
-
 // The shipped file, its BF16 copy in the cache folder, or both.
 Status choose_weights(const EngineOptions& options, RunnerOptions& runner) {
   runner.model = runner.vocabulary = options.model;
@@ -36,6 +22,20 @@ Status choose_weights(const EngineOptions& options, RunnerOptions& runner) {
 }
 
 }  // namespace
+
+kernels::KvType kv_type_of(KvStorage storage) {
+  switch (storage) {
+    case KvStorage::kF32:
+      return kernels::KvType::kF32;
+    case KvStorage::kF16:
+      return kernels::KvType::kF16;
+    case KvStorage::kBF16:
+      return kernels::KvType::kBF16;
+    case KvStorage::kI8:
+      return kernels::KvType::kI8;
+  }
+  return kernels::KvType::kF16;
+}
 
 Result<RunnerOptions> runner_options(const EngineOptions& options) {
   RunnerOptions runner;

@@ -8,6 +8,8 @@
 
 namespace rhapsode::engine {
 
+kernels::KvType kv_type_of(KvStorage storage);
+
 // Makes the BF16 copy when options.weights ask for it and it is absent (seconds); copies stay under
 // options.weight_cache_cap_bytes.
 Result<RunnerOptions> runner_options(const EngineOptions& options);

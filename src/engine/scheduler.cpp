@@ -67,6 +67,10 @@ std::vector<store::PagePin> Scheduler::take_pages(int count) {
   return pages;
 }
 
+void Scheduler::forget_prefixes() {
+  execute([&] { cache_.clear(); });
+}
+
 void Scheduler::set_reclaimer(std::function<int(int blocks)> reclaimer) {
   std::lock_guard lock(mutex_);
   reclaimer_ = std::move(reclaimer);

@@ -47,6 +47,8 @@ class Scheduler {
   // Rows that a job should evaluate at most, so that those who wait for their next token wait no longer than
   // pass_ms.
   int job_rows() const { return job_rows_.load(); }
+  // Drops every cached prefix: text that is to be forgotten may stand in any of them.
+  void forget_prefixes();
   // Asked on the worker for blocks that somebody else (a memory's tier) can do without; returns how many it
   // freed. Null removes it.
   void set_reclaimer(std::function<int(int blocks)> reclaimer);

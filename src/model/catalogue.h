@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,15 @@ struct ModelSource {
   std::string shown() const;  // for messages: the URL, or "NAME VERSION and N more packages"
 };
 
+// What was measured of reading stored KV at new positions with this model (docs/results.md).
+struct ReuseVerdict {
+  bool allowed = false;
+  double kl = 0;       // of next-token distributions, against full attention
+  double f1_loss = 0;  // full - reuse; its half-width in f1_half_width
+  double f1_half_width = 0;
+  int questions = 0;
+};
+
 struct CatalogueEntry {
   std::string name;
   std::string title;
@@ -37,10 +47,11 @@ struct CatalogueEntry {
   std::string license;
   std::string license_url;
   uint64_t parameters = 0;
-  uint64_t kv_bytes_per_token = 0;   // keys and values of one token in f16
-  uint64_t bytes = 0;                // of the file; 0: unknown
-  std::string sha256;                // of the file; empty: not pinned
-  std::vector<ModelSource> sources;  // tried in order
+  uint64_t kv_bytes_per_token = 0;    // keys and values of one token in f16
+  uint64_t bytes = 0;                 // of the file; 0: unknown
+  std::string sha256;                 // of the file; empty: not pinned
+  std::vector<ModelSource> sources;   // tried in order
+  std::optional<ReuseVerdict> reuse;  // absent: not measured
 };
 
 class Catalogue {

@@ -41,6 +41,12 @@ class ChatTemplate {
   Result<std::vector<int32_t>> render_tokens(std::span<const Message> messages,
                                              ChatTemplateOptions options = {}) const;
 
+  // The rendered text in parts, each marked as the template's own or a message's.
+  Result<std::vector<RenderedPart>> render_parts(std::span<const Message> messages,
+                                                 ChatTemplateOptions options = {}) const {
+    return render(messages, options);
+  }
+
   // The same as text, to be read by people: control tokens of the template and of messages look alike in it.
   Result<std::string> render_text(std::span<const Message> messages, ChatTemplateOptions options = {}) const;
 

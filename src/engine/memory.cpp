@@ -1,0 +1,282 @@
+#include "rhapsode/memory.h"
+
+#include <algorithm>
+
+#include "base/sha256.h"
+#include "base/system.h"
+#include "engine/memory_impl.h"
+#include "engine/routing_file.h"
+#include "engine/runner_options.h"
+#include "model/file_hash.h"
+#include "recall/utc_time.h"
+
+namespace rhapsode {
+
+namespace {
+
+// Everything that changes a passage's KV but is not a setting; raised when the encoder changes.
+constexpr char kEncoderVersion[] = "1";
+constexpr char kInstruction[] =
+    "You answer the user's question from the documents the user gives, and from nothing else. Answer with "
+    "the "
+    "fact asked for, in a few words or one short sentence. If the documents do not hold the answer, reply: "
+    "Not "
+    "in the documents.";
+
+// A hash over tagged, length-prefixed parts.
+class Fingerprint {
+ public:
+  void add(std::string_view tag, std::string_view value) {
+    text_ += fmt::format("{}:{}:{};", tag, value.size(), value);
+  }
+  Result<std::string> finish() const { return sha256(std::as_bytes(std::span(text_.data(), text_.size()))); }
+
+ private:
+  std::string text_;
+};
+
+std::string numbers(std::span<const int32_t> values) {
+  std::string text;
+  for (int32_t value : values) text += fmt::format("{} ", value);
+  return text;
+}
+
+const char* numerics_class(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kShipped:
+      return "shipped";
+    case WeightFormat::kBF16:
+      return "bf16";
+    case WeightFormat::kMixed:
+      return "mixed";
+  }
+  return "shipped";
+}
+
+Result<kernels::KvType> stored_type(std::string_view name, kernels::KvType pool) {
+  for (kernels::KvType type :
+       {kernels::KvType::kF32, kernels::KvType::kF16, kernels::KvType::kBF16, kernels::KvType::kI8}) {
+    if (name != to_string(type)) continue;
+    if (type == pool || type == kernels::KvType::kI8) return type;
+    return make_error(ErrorKind::kInvalidArgument,
+                      "this memory stores KV as {}, which pages of {} cannot take: run with --kv-type {}",
+                      name, to_string(pool), name);
+  }
+  return make_error(ErrorKind::kCorrupt, "the memory's settings name an unknown KV type '{}'", name);
+}
+
+}  // namespace
+
+const char* to_string(ReadPolicy policy) {
+  switch (policy) {
+    case ReadPolicy::kAuto:
+      return "auto";
+    case ReadPolicy::kFull:
+      return "full";
+    case ReadPolicy::kPrefix:
+      return "prefix";
+    case ReadPolicy::kReuse:
+      return "reuse";
+  }
+  return "full";
+}
+
+const char* to_string(KvTier tier) {
+  switch (tier) {
+    case KvTier::kText:
+      return "text";
+    case KvTier::kDisk:
+      return "disk";
+    case KvTier::kMemory:
+      return "memory";
+  }
+  return "text";
+}
+
+Memory::Impl::~Impl() {
+  engine.scheduler->set_reclaimer(nullptr);
+}
+
+Status Memory::Impl::adopt_settings() {
+  Fingerprint identity;
+  const EngineOptions& engine_options = engine.options;
+  const auto home = engine_options.cache_folder.empty() ? home_folder() : engine_options.cache_folder;
+  RH_TRY(model_sha256, model::known_hash(engine_options.model, home));
+  identity.add("model", model_sha256);
+  for (const AdapterOptions& adapter : engine_options.adapters) {
+    RH_TRY(const std::string hash, model::known_hash(adapter.path, home));
+    identity.add("adapter", hash);
+    identity.add("scale", fmt::format("{:a}", adapter.scale));
+  }
+  RH_TRY(model_id, identity.finish());
+
+  RH_TRY(const std::optional<std::string> known, catalog->setting("model_id"));
+  const bool is_new = !known.has_value();
+  if (!is_new && *known != model_id) {
+    RH_TRY(const std::optional<std::string> name, catalog->setting("model_name"));
+    RH_TRY(const store::CatalogStats stats, catalog->stats(""));
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        "the memory {} was made with another model ({}); its {} tokens would have to be encoded "
+        "again for {}: use that model, or another memory folder",
+        options.folder.string(), name.value_or("unknown"), stats.tokens, engine.runner->architecture().title);
+  }
+  RH_TRY(const std::optional<std::string> kept_instruction, catalog->setting("instruction"));
+  const std::string instruction =
+      kept_instruction.value_or(options.instruction.empty() ? kInstruction : options.instruction);
+  RH_TRY(index::Whitening found,
+         engine::find_whitening(options.whitening, model_sha256, engine.runner->architecture(), home));
+  whitening = std::make_unique<index::Whitening>(std::move(found));
+  RH_TRY(const std::optional<std::string> kept_whitening, catalog->setting("whitening"));
+  if (kept_whitening && *kept_whitening != whitening->id()) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "the memory {} was made with another routing file ({}): give it with --routing",
+                      options.folder.string(), kept_whitening->substr(0, 12));
+  }
+  const kernels::KvType pool = engine.runner->kv_shape().type;
+  RH_TRY(const std::optional<std::string> kept_type, catalog->setting("stored_kv"));
+  const kernels::KvType asked = options.stored_kv ? engine::kv_type_of(*options.stored_kv) : pool;
+  RH_TRY(stored_kv, stored_type(kept_type.value_or(to_string(asked)), pool));
+  RH_TRY(const std::optional<std::string> kept_cap, catalog->setting("disk_cap_bytes"));
+  disk_cap_bytes = options.disk_cap_bytes.value_or(kept_cap ? std::stoull(*kept_cap) : 0);
+  RH_TRY_STATUS(make_parts(instruction));
+
+  std::map<std::string, std::string> settings;
+  if (is_new) {
+    settings = {{"model_id", model_id},
+                {"model_name", engine.runner->architecture().title},
+                {"instruction", instruction},
+                {"whitening", whitening->id()},
+                {"stored_kv", to_string(stored_kv)},
+                {"created", recall::utc_now()}};
+  }
+  settings["model_path"] = std::filesystem::absolute(engine_options.model).string();
+  settings["disk_cap_bytes"] = std::to_string(disk_cap_bytes);
+  settings["fingerprint"] = kv_fingerprint;
+  if (options.read_only) return {};
+  return catalog->set_settings(settings);
+}
+
+Status Memory::Impl::make_parts(const std::string& instruction) {
+  const auto tokenizer = engine.runner->shared_tokenizer();
+  std::shared_ptr<const text::ChatTemplate> chat;
+  if (tokenizer->chat_template()) {
+    RH_TRY(chat, text::ChatTemplate::load(*tokenizer));
+  }
+  RH_TRY(recall::PromptFrame made, recall::PromptFrame::make(tokenizer, chat, instruction));
+  frame = std::make_unique<recall::PromptFrame>(std::move(made));
+  Fingerprint kv;
+  kv.add("encoder", kEncoderVersion);
+  kv.add("model", model_id);
+  kv.add("prefix", numbers(frame->prefix()));
+  kv.add("pool", to_string(engine.runner->kv_shape().type));
+  kv.add("stored", to_string(stored_kv));
+  kv.add("numerics", numerics_class(engine.options.weights));
+  RH_TRY(kv_fingerprint, kv.finish());
+  encoder = std::make_unique<recall::Encoder>(passes, *frame);
+  router = std::make_unique<recall::Router>(*encoder, *frame, *whitening);
+  tier = std::make_unique<recall::KvTier>(passes, *encoder, kv_fingerprint, stored_kv);
+  // At most half of the engine's pages: the rest is for what requests compute themselves.
+  tier->set_cap(engine.pool->stats().cap_bytes / 2);
+  engine.scheduler->set_reclaimer([this](int blocks) { return tier->reclaim(blocks); });
+  return {};
+}
+
+Status Memory::Impl::set_up() {
+  store::CatalogOptions catalog_options;
+  catalog_options.folder = options.folder;
+  catalog_options.create = options.create;
+  catalog_options.read_only = options.read_only;
+  RH_TRY(catalog, store::Catalog::open(catalog_options));
+  return adopt_settings();
+}
+
+bool Memory::Impl::with_writer(const std::function<Status(store::Catalog&)>& change) {
+  if (!options.read_only) return change(*catalog).ok();
+  store::CatalogOptions catalog_options;
+  catalog_options.folder = options.folder;
+  auto writer = store::Catalog::open(catalog_options);
+  if (!writer.ok() || !change(**writer).ok()) return false;
+  writer->reset();
+  return catalog->refresh().ok();
+}
+
+recall::KvUpkeep Memory::Impl::upkeep() {
+  recall::KvUpkeep upkeep;
+  upkeep.keep = [this](std::span<const store::KvRecord> made) {
+    uint64_t bytes = 0;
+    for (const store::KvRecord& record : made) bytes += record.kv.size();
+    with_writer([&](store::Catalog& writer) -> Status {
+      RH_TRY(const store::CatalogStats stats, writer.stats(kv_fingerprint));
+      if (disk_cap_bytes > 0 && stats.kv_bytes + bytes > disk_cap_bytes) {
+        RH_TRY_STATUS(writer.evict_kv(kv_fingerprint, stats.kv_bytes + bytes - disk_cap_bytes));
+      }
+      return writer.put_kv(kv_fingerprint, made);
+    });
+  };
+  upkeep.quarantine = [this](int64_t passage) {
+    with_writer([&](store::Catalog& writer) { return writer.quarantine(passage); });
+  };
+  return upkeep;
+}
+
+std::unique_ptr<recall::Ingester> Memory::Impl::ingester() {
+  return std::make_unique<recall::Ingester>(*catalog, passes, *encoder, *frame, *whitening,
+                                            recall::IngestSetting{kv_fingerprint, stored_kv, disk_cap_bytes});
+}
+
+Result<store::Selection> Memory::Impl::selection(const SourceFilter& filter) const {
+  store::Selection selection{filter.sources, filter.tags, {}};
+  if (!filter.as_of.empty()) {
+    RH_TRY(selection.as_of, recall::utc_end_of(filter.as_of));
+  }
+  return selection;
+}
+
+Memory::Memory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Memory::~Memory() = default;
+
+Result<std::unique_ptr<Memory>> Memory::open(Engine& engine, const MemoryOptions& options) {
+  auto impl = std::make_unique<Impl>(*engine.impl_, options);
+  RH_TRY_STATUS(impl->set_up());
+  return std::unique_ptr<Memory>(new Memory(std::move(impl)));
+}
+
+const std::filesystem::path& Memory::folder() const {
+  return impl_->options.folder;
+}
+
+Result<AddPlan> Memory::plan(const AddOptions& options) {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY(const AddPlan plan, impl_->ingester()->plan(options));
+  impl_->planned_tokens = plan.tokens;
+  return plan;
+}
+
+Result<AddReport> Memory::add(const AddOptions& options) {
+  std::lock_guard lock(impl_->mutex);
+  if (impl_->options.read_only) {
+    return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
+                      impl_->options.folder.string());
+  }
+  const uint64_t expected = std::exchange(impl_->planned_tokens, 0);
+  return impl_->ingester()->add(options, expected);
+}
+
+Result<MemoryIdentity> identify_memory(const std::filesystem::path& folder) {
+  store::CatalogOptions options;
+  options.folder = folder;
+  options.read_only = true;
+  RH_TRY(const std::unique_ptr<store::Catalog> catalog, store::Catalog::open(options));
+  MemoryIdentity identity;
+  identity.folder = folder;
+  RH_TRY(const std::optional<std::string> name, catalog->setting("model_name"));
+  RH_TRY(const std::optional<std::string> path, catalog->setting("model_path"));
+  RH_TRY(const std::optional<std::string> fingerprint, catalog->setting("fingerprint"));
+  identity.model_name = name.value_or("");
+  identity.model_path = path.value_or("");
+  identity.fingerprint = fingerprint.value_or("");
+  return identity;
+}
+
+}  // namespace rhapsode

@@ -1,0 +1,61 @@
+// What a Memory is made of: shared by the memory_*.cpp files.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/engine_impl.h"
+#include "engine/engine_passes.h"
+#include "index/whitening.h"
+#include "recall/encoder.h"
+#include "recall/ingester.h"
+#include "recall/kv_tier.h"
+#include "recall/prompt_frame.h"
+#include "recall/router.h"
+#include "rhapsode/memory.h"
+#include "store/catalog.h"
+
+namespace rhapsode {
+
+struct Memory::Impl {
+  Impl(Engine::Impl& engine_in, const MemoryOptions& options_in)
+      : engine(engine_in), options(options_in), passes(*engine_in.runner, *engine_in.scheduler) {}
+  ~Impl();
+
+  Engine::Impl& engine;
+  MemoryOptions options;
+  engine::EnginePasses passes;
+  std::unique_ptr<store::Catalog> catalog;
+  std::string model_sha256;
+  std::string model_id;        // of weights and adapters: must be the memory's own
+  std::string kv_fingerprint;  // of everything that changes KV bytes
+  kernels::KvType stored_kv = kernels::KvType::kF16;
+  uint64_t disk_cap_bytes = 0;
+  std::unique_ptr<recall::PromptFrame> frame;
+  std::unique_ptr<index::Whitening> whitening;
+  std::unique_ptr<recall::Encoder> encoder;
+  std::unique_ptr<recall::Router> router;
+  std::unique_ptr<recall::KvTier> tier;
+  uint64_t planned_tokens = 0;  // by the last plan()
+  std::mutex mutex;             // every call of Memory holds it
+
+  Status set_up();
+  Status adopt_settings();
+  Status make_parts(const std::string& instruction);
+  std::unique_ptr<recall::Ingester> ingester();
+  Result<store::Selection> selection(const SourceFilter& filter) const;
+  Result<std::vector<std::string>> names_of(const std::vector<std::string>& sources,
+                                            const std::vector<std::string>& tags);
+  // Runs `change` on a catalog that may write: this one, or for a moment another one of the same folder. A
+  // memory that somebody else is writing to is left as it is; false then.
+  bool with_writer(const std::function<Status(store::Catalog&)>& change);
+  recall::KvUpkeep upkeep();
+  Status verify_passage(int64_t id, VerifyReport& report);
+  PassageInfo info_of(const store::PassageRow& row) const;
+  Result<std::vector<FoundPassage>> found(std::span<const recall::Ranked> ranked,
+                                          const store::Selection& selection);
+};
+
+}  // namespace rhapsode

@@ -1,0 +1,213 @@
+// Memory's housekeeping: list, show, forget, stats, verify, export, import.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "engine/memory_impl.h"
+#include "engine/page_difference.h"
+#include "store/kv_codec.h"
+#include "store/memory_archive.h"
+
+namespace rhapsode {
+
+namespace {
+
+SourceInfo info_of(const store::SourceRow& row) {
+  SourceInfo info;
+  info.source = row.record.name;
+  info.kind = row.record.kind;
+  info.title = row.record.title;
+  info.tags = row.record.tags;
+  info.version = row.version;
+  info.versions = row.versions;
+  info.bytes = row.record.bytes;
+  info.passages = row.passages;
+  info.tokens = row.tokens;
+  info.added = row.record.added;
+  info.event_time = row.record.event_time;
+  return info;
+}
+
+Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::string& name) {
+  store::Selection selection;
+  selection.sources = {name};
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog.sources(selection));
+  for (const store::SourceRow& row : rows) {
+    if (row.record.name == name) return row;
+  }
+  return make_error(ErrorKind::kNotFound, "the memory has no source '{}': 'rhapsode list' names them", name);
+}
+
+}  // namespace
+
+Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY(const store::Selection selection, impl_->selection(filter));
+  RH_TRY(const std::vector<store::SourceRow> rows, impl_->catalog->sources(selection));
+  std::vector<SourceInfo> infos;
+  for (const store::SourceRow& row : rows) infos.push_back(info_of(row));
+  return infos;
+}
+
+Result<SourceDetail> Memory::show(const std::string& source) {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
+  SourceDetail detail;
+  detail.info = info_of(row);
+  RH_TRY(const std::vector<store::VersionRow> versions, impl_->catalog->versions(source));
+  for (const store::VersionRow& version : versions) {
+    detail.versions.push_back({version.version, version.added, version.replaced, version.event_time,
+                               version.bytes, version.sha256});
+  }
+  RH_TRY(const std::vector<store::PassageRow> passages, impl_->catalog->passages_of(source));
+  for (const store::PassageRow& passage : passages) detail.passages.push_back(impl_->info_of(passage));
+  return detail;
+}
+
+Result<std::string> Memory::text(const std::string& source) {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
+  return impl_->catalog->text(row.content);
+}
+
+Result<std::vector<std::string>> Memory::Impl::names_of(const std::vector<std::string>& sources,
+                                                        const std::vector<std::string>& tags) {
+  std::vector<std::string> names;
+  const auto take = [&](const store::Selection& selection) -> Result<size_t> {
+    RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources(selection));
+    for (const store::SourceRow& row : rows) names.push_back(row.record.name);
+    return rows.size();
+  };
+  for (const std::string& source : sources) {
+    store::Selection selection;
+    selection.sources = {source};
+    RH_TRY(const size_t found, take(selection));
+    if (found == 0) {
+      return make_error(ErrorKind::kNotFound, "the memory has no source '{}': 'rhapsode list' names them",
+                        source);
+    }
+  }
+  for (const std::string& tag : tags) {
+    store::Selection selection;
+    selection.tags = {tag};
+    RH_TRY_STATUS(take(selection));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
+  std::lock_guard lock(impl_->mutex);
+  if (impl_->options.read_only) {
+    return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
+                      impl_->options.folder.string());
+  }
+  RH_TRY(const std::vector<std::string> names, impl_->names_of(options.sources, options.tags));
+  ForgetReport report;
+  if (names.empty()) return report;
+  if (options.confirm && !options.confirm(names)) return report;
+  // Whatever was computed over the passages goes too: pages here, and cached prefixes of requests that read
+  // them.
+  impl_->tier->clear();
+  impl_->engine.scheduler->forget_prefixes();
+  RH_TRY(const store::Erased erased, impl_->catalog->erase(names));
+  report.sources = erased.sources;
+  report.passages = erased.passages;
+  report.bytes = erased.bytes;
+  return report;
+}
+
+Result<MemoryStats> Memory::stats() {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY(const store::CatalogStats stored, impl_->catalog->stats(impl_->kv_fingerprint));
+  const recall::KvTierStats tier = impl_->tier->stats();
+  MemoryStats stats;
+  stats.model = impl_->engine.runner->architecture().title;
+  stats.fingerprint = impl_->kv_fingerprint;
+  stats.sources = stored.sources;
+  stats.versions = stored.versions;
+  stats.contents = stored.contents;
+  stats.passages = stored.passages;
+  stats.passages_with_kv = stored.passages_with_kv;
+  stats.tokens = stored.tokens;
+  stats.text_bytes = stored.text_bytes;
+  stats.catalog_bytes = stored.catalog_bytes;
+  stats.code_bytes = stored.code_bytes;
+  stats.kv_bytes = stored.kv_bytes;
+  stats.kv_cap_bytes = impl_->disk_cap_bytes;
+  stats.stale_bytes = stored.stale_bytes;
+  stats.foreign_kv_entries = stored.foreign_kv_entries;
+  stats.quarantined = stored.quarantined;
+  stats.kv_hits = tier.memory_hits + tier.disk_hits;
+  stats.kv_misses = tier.encoded;
+  return stats;
+}
+
+Result<VerifyReport> Memory::verify(const VerifyOptions& options) {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->catalog->refresh());
+  VerifyReport report;
+  RH_TRY(const store::CheckResult checked, impl_->catalog->check());
+  report.extents_checked = checked.extents;
+  report.texts_checked = checked.texts;
+  for (const std::string& problem : checked.problems) report.problems.push_back({"", problem});
+  RH_TRY(std::vector<int64_t> ids, impl_->catalog->visible_passages({}));
+  std::mt19937 random(options.seed);
+  std::shuffle(ids.begin(), ids.end(), random);
+  const auto wanted = static_cast<size_t>(std::ceil(options.sample * static_cast<double>(ids.size())));
+  ids.resize(std::min(ids.size(), std::max<size_t>(wanted, ids.empty() ? 0 : 1)));
+  for (int64_t id : ids) RH_TRY_STATUS(impl_->verify_passage(id, report));
+  return report;
+}
+
+// Encodes one passage again and compares it with what is stored.
+Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
+  RH_TRY(const std::optional<store::KvExtent> extent, catalog->kv_extent(kv_fingerprint, id));
+  if (!extent) return {};
+  RH_TRY(const std::vector<store::PassageRow> rows, catalog->passages(std::span(&id, 1), {}));
+  RH_TRY(const std::string text, catalog->passage_text(id));
+  RH_TRY(const recall::PassageTokens tokens, frame->passage(rows.front().header, text));
+  const auto count = static_cast<int>(tokens.tokens.size());
+  std::vector<std::byte> bytes(extent->extent.bytes);
+  if (Status read = catalog->read_kv(*extent, bytes); !read.ok()) {
+    report.problems.push_back({rows.front().source, read.error().message});
+    return {};
+  }
+  RH_TRY(std::vector<store::PagePin> stored, passes.take_pages(recall::pages_for(count)));
+  std::vector<kernels::Page*> targets;
+  for (store::PagePin& page : stored) targets.push_back(page.get());
+  if (Status decoded = store::decode_kv(passes.kv_shape(), bytes, targets, count); !decoded.ok()) {
+    report.problems.push_back({rows.front().source, decoded.error().message});
+    return {};
+  }
+  RH_TRY(const std::vector<recall::Encoded> fresh, encoder->encode(std::span(&tokens, 1), false));
+  const double difference = engine::page_difference(passes.kv_shape(), stored, fresh.front().pages, count);
+  report.largest_difference = std::max(report.largest_difference, difference);
+  ++report.passages_encoded;
+  // Batches of another shape round differently; what is far beyond that is another model's or damaged.
+  constexpr double kMostDifference = 0.1;
+  if (!(difference <= kMostDifference)) {
+    report.problems.push_back(
+        {rows.front().source,
+         fmt::format("the stored KV of the passage at byte {} differs from a fresh one by "
+                     "{:.2f} of its size",
+                     rows.front().begin, difference)});
+  }
+  return {};
+}
+
+Status Memory::export_to(const std::filesystem::path& file) {
+  std::lock_guard lock(impl_->mutex);
+  return store::export_memory(impl_->options.folder, file);
+}
+
+Status Memory::import_from(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return store::import_memory(file, folder);
+}
+
+}  // namespace rhapsode

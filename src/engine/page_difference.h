@@ -1,0 +1,16 @@
+// How much two encodings of the same tokens differ: for verifying stored KV against a fresh one.
+#pragma once
+
+#include <span>
+
+#include "kernels/page.h"
+#include "store/page_pool.h"
+
+namespace rhapsode::engine {
+
+// The largest root mean square difference of a (layer, KV head)'s K or V over all tokens, relative to the
+// root mean square of its values in `a`. NaN where either holds one. Cost: one pass over both.
+double page_difference(const kernels::KvShape& shape, std::span<const store::PagePin> a,
+                       std::span<const store::PagePin> b, int tokens);
+
+}  // namespace rhapsode::engine

@@ -1,0 +1,381 @@
+#include "recall/ingester.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/sha256.h"
+#include "recall/utc_time.h"
+#include "store/kv_codec.h"
+#include "text/passage.h"
+#include "text/search_terms.h"
+
+namespace rhapsode::recall {
+
+namespace {
+
+// Whatever changes passages: readers, cutter, headers, routing's view of the text.
+constexpr char kRecipe[] = "reader 1; cutter 1; 512/640";
+// Tokens encoded between two commits: what a kill may cost.
+constexpr size_t kBatchTokens = 2048;
+// Below this an estimate of the time would cost more than it tells.
+constexpr uint64_t kEstimateFrom = 4096;
+
+// Equal bytes are one content, unless their names promise different formats.
+std::string recipe_of(const std::string& name) {
+  return std::string(kRecipe) + "; " + std::filesystem::path(name).extension().string();
+}
+
+Result<std::string> sha256_of(std::string_view bytes) {
+  return sha256(std::as_bytes(std::span(bytes.data(), bytes.size())));
+}
+
+bool lies_below(const std::string& name, const std::string& folder) {
+  if (folder.empty() || folder == ".") return !name.empty() && name.front() != '/';
+  const std::string prefix = folder.back() == '/' ? folder : folder + "/";
+  return name.starts_with(prefix);
+}
+
+std::string normal_path(const std::string& path) {
+  return std::filesystem::path(path).lexically_normal().generic_string();
+}
+
+}  // namespace
+
+struct Ingester::Cut {
+  store::SourceRecord source;
+  store::ContentKey key;
+  store::ContentRecord content;
+  std::vector<PassageTokens> passages;
+  std::vector<std::string> warnings;
+};
+
+struct Ingester::Content {
+  int64_t id = 0;
+  std::vector<store::SourceRecord> sources;  // to publish when it is complete
+  int missing = 0;                           // passages
+};
+
+struct Ingester::Work {
+  int64_t content = 0;
+  int ordinal = 0;
+  PassageTokens tokens;
+};
+
+struct Ingester::Run {
+  const AddOptions& options;
+  AddReport report;
+  AddProgress progress;
+  std::map<std::string, int64_t> current;  // source name to the content of its current version
+  std::map<int64_t, Content> begun;
+  std::vector<Work> waiting;
+  size_t waiting_tokens = 0;
+  std::set<std::string> seen;
+  std::string now;
+  int64_t begin_ns = 0;
+};
+
+Result<Ingester::Cut> Ingester::cut(text::SourceBytes source, const AddOptions& options) const {
+  Cut cut;
+  cut.source.name = source.name;
+  cut.source.bytes = source.bytes.size();
+  cut.key.recipe = recipe_of(source.name);
+  RH_TRY(cut.key.sha256, sha256_of(source.bytes));
+  RH_TRY(text::Document document, text::read_document(source.name, std::move(source.bytes)));
+  Status counted;
+  const auto count = [&](std::string_view piece) {
+    auto tokens = runner_.tokenizer().encode(piece);
+    if (!tokens.ok()) counted = tokens.error();
+    return tokens.ok() ? static_cast<int>(tokens->size()) : 0;
+  };
+  RH_TRY(const std::vector<text::Passage> passages, text::cut_passages(document, count));
+  RH_TRY_STATUS(counted);
+  for (const text::Passage& passage : passages) {
+    const std::string_view body =
+        std::string_view(document.text).substr(passage.begin, passage.end - passage.begin);
+    RH_TRY(PassageTokens tokens, frame_.passage(passage.header, body));
+    store::PassagePlace place;
+    place.begin = passage.begin;
+    place.end = passage.end;
+    place.header = passage.header;
+    place.line = passage.line;
+    place.page = passage.page;
+    place.tokens = static_cast<int>(tokens.tokens.size());
+    place.terms = text::search_terms(passage.header + "\n" + std::string(body));
+    place.unique_tokens.assign(tokens.tokens.begin() + tokens.header_tokens,
+                               tokens.tokens.begin() + tokens.header_tokens + tokens.text_tokens);
+    std::sort(place.unique_tokens.begin(), place.unique_tokens.end());
+    place.unique_tokens.erase(std::unique(place.unique_tokens.begin(), place.unique_tokens.end()),
+                              place.unique_tokens.end());
+    cut.content.passages.push_back(std::move(place));
+    cut.passages.push_back(std::move(tokens));
+  }
+  cut.content.kind = cut.source.kind = text::to_string(document.kind);
+  cut.content.title = cut.source.title = document.title;
+  cut.content.named_after = source.name;
+  cut.source.author = document.author;
+  cut.source.tags = options.tags;
+  cut.source.event_time = options.event_time.empty() ? document.date : options.event_time;
+  cut.content.text = std::move(document.text);
+  cut.warnings = std::move(document.warnings);
+  return cut;
+}
+
+Result<double> Ingester::measured_tokens_per_s(bool index_only) {
+  PassageTokens sample;
+  sample.tokens.assign(std::min(256, runner_.most_rows()), 0);
+  sample.text_tokens = static_cast<int>(sample.tokens.size());
+  RH_TRY_STATUS(encoder_.prefix_pages());
+  RH_TRY_STATUS(encoder_.encode(std::span(&sample, 1), index_only));  // the first of a shape also plans it
+  const int64_t begin = now_ns();
+  RH_TRY_STATUS(encoder_.encode(std::span(&sample, 1), index_only));
+  return 1e3 * static_cast<double>(sample.tokens.size()) / ms_between(begin, now_ns());
+}
+
+Result<AddPlan> Ingester::plan(const AddOptions& options) {
+  AddPlan plan;
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources({}));
+  std::map<std::string, int64_t> current;
+  for (const store::SourceRow& row : rows) current[row.record.name] = row.content;
+  std::set<std::string> hashes;
+  Status failed;
+  text::ScanCallbacks callbacks;
+  callbacks.on_skip = [](const text::Skip&) {};
+  callbacks.on_source = [&](text::SourceBytes source) {
+    const std::string name = source.name;
+    auto hash = sha256_of(source.bytes);
+    if (!hash.ok()) return true;
+    auto known = catalog_.find_content({*hash, recipe_of(name)});
+    if (!known.ok()) {
+      failed = known.error();
+      return false;
+    }
+    const auto had = current.find(name);
+    const bool complete = known->has_value() && (*known)->complete;
+    if (had != current.end() && complete && (*known)->id == had->second) {
+      ++plan.sources_unchanged;
+      return true;
+    }
+    auto document = cut(std::move(source), options);
+    if (!document.ok()) return true;  // add() reports it
+    ++(had == current.end() ? plan.sources_new : plan.sources_changed);
+    if (complete || !hashes.insert(*hash).second) return true;
+    for (const PassageTokens& passage : document->passages) {
+      plan.tokens += passage.tokens.size();
+      plan.kv_bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv,
+                                              static_cast<int>(passage.tokens.size()));
+    }
+    return true;
+  };
+  text::ScanOptions scan{options.most_source_bytes, options.ignore_files, options.hidden};
+  RH_TRY_STATUS(text::scan_sources(options.paths, scan, callbacks));
+  RH_TRY_STATUS(failed);
+  RH_TRY(const store::CatalogStats stats, catalog_.stats(setting_.kv_fingerprint));
+  plan.index_only = options.index_only ||
+                    (setting_.disk_cap_bytes > 0 && stats.kv_bytes + plan.kv_bytes > setting_.disk_cap_bytes);
+  if (plan.index_only) plan.kv_bytes = 0;
+  if (plan.tokens >= kEstimateFrom) {
+    RH_TRY(const double speed, measured_tokens_per_s(plan.index_only));
+    plan.seconds = static_cast<double>(plan.tokens) / speed;
+  }
+  return plan;
+}
+
+bool Ingester::report_progress(Run& run) {
+  const double seconds = ms_between(run.begin_ns, now_ns()) / 1e3;
+  run.progress.tokens_done = run.report.encoded_tokens;
+  run.progress.tokens_per_s = seconds > 0 ? static_cast<double>(run.report.encoded_tokens) / seconds : 0;
+  if (run.progress.tokens_total > run.progress.tokens_done && run.progress.tokens_per_s > 0) {
+    run.progress.seconds_left =
+        static_cast<double>(run.progress.tokens_total - run.progress.tokens_done) / run.progress.tokens_per_s;
+  }
+  if (!run.options.on_progress || run.options.on_progress(run.progress)) return true;
+  run.report.cancelled = true;
+  return false;
+}
+
+Status Ingester::publish(const Content& content, Run& run) {
+  for (const store::SourceRecord& source : content.sources) {
+    RH_TRY_STATUS(catalog_.publish(source, content.id));
+    const auto had = run.current.find(source.name);
+    if (had == run.current.end()) {
+      ++run.report.added;
+    } else if (had->second == content.id) {
+      ++run.report.unchanged;
+    } else {
+      ++run.report.updated;
+    }
+    run.current[source.name] = content.id;
+    ++run.progress.sources_done;
+  }
+  return {};
+}
+
+Status Ingester::begin(Cut cut, Run& run) {
+  for (const std::string& warning : cut.warnings) run.report.warnings.push_back({cut.source.name, warning});
+  RH_TRY(std::optional<store::ContentInfo> known, catalog_.find_content(cut.key));
+  if (!known) {
+    RH_TRY(known, catalog_.begin_content(cut.key, cut.content));
+  }
+  Content content;
+  content.id = known->id;
+  content.sources.push_back(cut.source);
+  RH_TRY(const std::vector<int> done, catalog_.encoded_ordinals(content.id));
+  const std::set<int> encoded(done.begin(), done.end());
+  for (size_t ordinal = 0; ordinal < cut.passages.size(); ++ordinal) {
+    if (encoded.contains(static_cast<int>(ordinal))) continue;
+    run.waiting_tokens += cut.passages[ordinal].tokens.size();
+    run.waiting.push_back({content.id, static_cast<int>(ordinal), std::move(cut.passages[ordinal])});
+    ++content.missing;
+  }
+  if (content.missing == 0) return publish(content, run);
+  run.begun.emplace(content.id, std::move(content));
+  return {};
+}
+
+Status Ingester::take_source(text::SourceBytes source, Run& run) {
+  const std::string name = source.name;
+  run.seen.insert(name);
+  run.progress.source = name;
+  RH_TRY(const std::string hash, sha256_of(source.bytes));
+  RH_TRY(const std::optional<store::ContentInfo> known, catalog_.find_content({hash, recipe_of(name)}));
+  const auto had = run.current.find(name);
+  const bool same = known && known->complete && had != run.current.end() && had->second == known->id;
+  if (same && run.options.tags.empty() && run.options.event_time.empty()) {
+    ++run.report.unchanged;
+    ++run.progress.sources_done;
+    return {};
+  }
+  auto document = cut(std::move(source), run.options);
+  if (!document.ok()) {
+    const bool empty =
+        document.error().kind == ErrorKind::kNotFound || document.error().kind == ErrorKind::kUnsupported;
+    (empty ? run.report.skipped : run.report.failed).push_back({name, document.error().message});
+    ++run.progress.sources_done;
+    return {};
+  }
+  document->source.added = run.now;
+  if (known) {
+    if (auto waiting = run.begun.find(known->id); waiting != run.begun.end()) {
+      waiting->second.sources.push_back(document->source);
+      return {};
+    }
+  }
+  RH_TRY_STATUS(begin(std::move(document).value(), run));
+  return run.waiting_tokens >= kBatchTokens ? flush(run) : Status{};
+}
+
+Status Ingester::make_room(uint64_t bytes, Run& run) {
+  if (setting_.disk_cap_bytes == 0) return {};
+  RH_TRY(const store::CatalogStats stats, catalog_.stats(setting_.kv_fingerprint));
+  if (stats.kv_bytes + bytes <= setting_.disk_cap_bytes) return {};
+  // What is new is not worth more than what is there: the rest goes without KV until it is read.
+  run.report.index_only = true;
+  return {};
+}
+
+Status Ingester::store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run) {
+  const size_t width = whitening_.dimensions();
+  const size_t code_bytes = whitening_.code_bytes();
+  std::vector<std::vector<std::byte>> codes(batch.size());
+  std::vector<std::vector<std::byte>> extents(batch.size());
+  std::map<int64_t, std::vector<store::EncodedPassage>> by_content;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    codes[i].resize(encoded[i].chunks * code_bytes);
+    for (int chunk = 0; chunk < encoded[i].chunks; ++chunk) {
+      whitening_.encode(std::span(encoded[i].chunk_states).subspan(chunk * width, width),
+                        std::span(codes[i]).subspan(chunk * code_bytes, code_bytes));
+    }
+    const auto tokens = static_cast<int>(batch[i].tokens.tokens.size());
+    if (!encoded[i].pages.empty()) {
+      std::vector<const kernels::Page*> pages;
+      for (const store::PagePin& page : encoded[i].pages) pages.push_back(page.get());
+      RH_TRY(extents[i], store::encode_kv(runner_.kv_shape(), setting_.stored_kv, pages, tokens));
+      run.report.kv_bytes += extents[i].size();
+    }
+    by_content[batch[i].content].push_back({batch[i].ordinal, encoded[i].chunks, whitening_.id(), codes[i],
+                                            setting_.kv_fingerprint, extents[i]});
+    run.report.encoded_tokens += tokens;
+    ++run.report.passages;
+  }
+  for (const auto& [id, passages] : by_content) {
+    RH_TRY_STATUS(catalog_.put_encoded(id, passages));
+    Content& content = run.begun.at(id);
+    content.missing -= static_cast<int>(passages.size());
+    if (content.missing > 0) continue;
+    RH_TRY_STATUS(publish(content, run));
+    run.begun.erase(id);
+  }
+  return {};
+}
+
+Status Ingester::flush(Run& run) {
+  size_t first = 0;
+  while (first < run.waiting.size() && !run.report.cancelled) {
+    size_t last = first;
+    size_t tokens = 0;
+    std::vector<PassageTokens> passages;
+    while (last < run.waiting.size() && (last == first || tokens < kBatchTokens)) {
+      tokens += run.waiting[last].tokens.tokens.size();
+      passages.push_back(run.waiting[last++].tokens);
+    }
+    uint64_t bytes = 0;
+    for (const PassageTokens& passage : passages) {
+      bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv,
+                                      static_cast<int>(passage.tokens.size()));
+    }
+    RH_TRY_STATUS(make_room(bytes, run));
+    RH_TRY(std::vector<Encoded> encoded, encoder_.encode(passages, run.report.index_only));
+    RH_TRY_STATUS(store(std::span(run.waiting).subspan(first, last - first), std::move(encoded), run));
+    first = last;
+    report_progress(run);
+  }
+  run.waiting.clear();
+  run.waiting_tokens = 0;
+  return {};
+}
+
+Status Ingester::remove_vanished(Run& run) {
+  std::vector<std::string> vanished;
+  for (const auto& [name, content] : run.current) {
+    if (run.seen.contains(name)) continue;
+    const bool below = std::any_of(run.options.paths.begin(), run.options.paths.end(),
+                                   [&](const auto& path) { return lies_below(name, normal_path(path)); });
+    if (below) vanished.push_back(name);
+  }
+  if (vanished.empty()) return {};
+  if (run.options.confirm_removal && !run.options.confirm_removal(vanished)) return {};
+  RH_TRY(run.report.removed, catalog_.retire(vanished));
+  return {};
+}
+
+Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tokens) {
+  Run run{options, {}, {}, {}, {}, {}, 0, {}, utc_now(), now_ns()};
+  run.report.index_only = options.index_only;
+  run.progress.tokens_total = expected_tokens;
+  const uint64_t before = encoder_.evaluated_tokens();
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources({}));
+  for (const store::SourceRow& row : rows) run.current[row.record.name] = row.content;
+  Status failed;
+  text::ScanCallbacks callbacks;
+  callbacks.on_found = [&](const std::string&, uint64_t) { ++run.progress.sources_total; };
+  callbacks.on_skip = [&](const text::Skip& skip) {
+    // A source that was stored and cannot be read now is not gone.
+    run.seen.insert(skip.name);
+    run.report.skipped.push_back({skip.name, skip.reason});
+  };
+  callbacks.on_source = [&](text::SourceBytes source) {
+    if (source.name == "-") source.name = options.standard_input_name;
+    failed = take_source(std::move(source), run);
+    return failed.ok() && !run.report.cancelled;
+  };
+  text::ScanOptions scan{options.most_source_bytes, options.ignore_files, options.hidden};
+  RH_TRY_STATUS(text::scan_sources(options.paths, scan, callbacks));
+  if (failed.ok() && !run.report.cancelled) failed = flush(run);
+  RH_TRY_STATUS(failed);
+  if (options.sync && !run.report.cancelled) RH_TRY_STATUS(remove_vanished(run));
+  run.report.evaluated_tokens = encoder_.evaluated_tokens() - before;
+  run.report.seconds = ms_between(run.begin_ns, now_ns()) / 1e3;
+  return run.report;
+}
+
+}  // namespace rhapsode::recall

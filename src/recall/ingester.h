@@ -1,0 +1,72 @@
+// The ingester: sources to passages, codes and KV in the catalog, so that a kill at any moment costs at most
+// the batch being encoded.
+//
+// Content comes first: bytes that are known (by SHA-256) are linked, not encoded. A new content is begun
+// (text and places stored), its passages are encoded in batches that are committed one by one, and the source
+// becomes visible when all of them are there. Threads: one at a time; callbacks on the caller's. Errors: of
+// single sources in the report; a Result error (disk full, cancelled engine) keeps what was committed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "index/whitening.h"
+#include "recall/encoder.h"
+#include "rhapsode/memory_options.h"
+#include "rhapsode/memory_results.h"
+#include "store/catalog.h"
+#include "text/reader.h"
+
+namespace rhapsode::recall {
+
+struct IngestSetting {
+  std::string kv_fingerprint;
+  kernels::KvType stored_kv = kernels::KvType::kF16;
+  uint64_t disk_cap_bytes = 0;  // of KV; 0: none
+};
+
+class Ingester {
+ public:
+  Ingester(store::Catalog& catalog, PassRunner& runner, Encoder& encoder, const PromptFrame& frame,
+           const index::Whitening& whitening, IngestSetting setting)
+      : catalog_(catalog),
+        runner_(runner),
+        encoder_(encoder),
+        frame_(frame),
+        whitening_(whitening),
+        setting_(std::move(setting)) {}
+
+  Result<AddPlan> plan(const AddOptions& options);
+  // `expected_tokens`: what plan() found, for progress; 0: unknown.
+  Result<AddReport> add(const AddOptions& options, uint64_t expected_tokens);
+
+ private:
+  struct Cut;      // a document cut into passages, with their tokens
+  struct Content;  // begun, waiting for its passages
+  struct Work;     // one passage to encode
+  struct Run;      // the state of one add()
+
+  Result<Cut> cut(text::SourceBytes source, const AddOptions& options) const;
+  Status take_source(text::SourceBytes source, Run& run);
+  Status begin(Cut cut, Run& run);
+  Status flush(Run& run);
+  Status store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run);
+  Status make_room(uint64_t bytes, Run& run);
+  Status publish(const Content& content, Run& run);
+  Status remove_vanished(Run& run);
+  bool report_progress(Run& run);
+  Result<double> measured_tokens_per_s(bool index_only);
+
+  store::Catalog& catalog_;
+  PassRunner& runner_;
+  Encoder& encoder_;
+  const PromptFrame& frame_;
+  const index::Whitening& whitening_;
+  IngestSetting setting_;
+};
+
+}  // namespace rhapsode::recall

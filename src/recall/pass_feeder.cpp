@@ -1,0 +1,129 @@
+#include "recall/pass_feeder.h"
+
+#include <algorithm>
+
+namespace rhapsode::recall {
+
+using kernels::kPageTokens;
+
+namespace {
+
+// Bounds the memory of a pass's logits: rows x vocabulary x 4 bytes.
+constexpr int kMostLogitRows = 128;
+
+uint64_t first_slots(int count) {
+  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
+}
+
+struct Part {
+  int stream = 0;
+  int begin = 0;
+  int end = 0;
+};
+
+// Where the next pass goes on.
+struct Cursor {
+  int stream = 0;
+  int token = 0;
+};
+
+Status take_pages(PassRunner& runner, Stream& stream) {
+  if (!stream.pages.empty()) return {};
+  RH_TRY(stream.pages, runner.take_pages(pages_for(static_cast<int>(stream.tokens.size()))));
+  int32_t position = 0;
+  for (store::PagePin& page : stream.pages) {
+    for (int slot = 0; slot < kPageTokens; ++slot) page->positions[slot] = position++;
+  }
+  return {};
+}
+
+int outputs_in(const Stream& stream, int begin, int end) {
+  return std::max(0, std::min(end, stream.output_end) - std::max(begin, stream.output_begin));
+}
+
+// Adds tokens [part.begin, part.end) of a stream to a batch.
+void add_part(const Stream& stream, const Part& part, PassBatch& batch) {
+  kernels::SequencePlan sequence;
+  sequence.row_begin = static_cast<int32_t>(batch.tokens.size());
+  sequence.row_count = part.end - part.begin;
+  sequence.references = stream.context;
+  add_references(stream.pages, part.end, stream.position, sequence.references);
+  for (int token = part.begin; token < part.end; ++token) {
+    if (token >= stream.output_begin && token < stream.output_end) {
+      batch.output_rows.push_back(static_cast<int32_t>(batch.tokens.size()));
+    }
+    batch.tokens.push_back(stream.tokens[token]);
+    batch.plan.positions.push_back(stream.position + token);
+    batch.plan.writes.push_back({stream.pages[token / kPageTokens].get(), token % kPageTokens});
+  }
+  batch.plan.sequences.push_back(std::move(sequence));
+}
+
+Result<std::vector<Part>> next_parts(PassRunner& runner, std::span<Stream> streams, model::PassGoal goal,
+                                     Cursor& cursor) {
+  std::vector<Part> parts;
+  int rows_left = runner.most_rows();
+  int outputs_left = goal == model::PassGoal::kLogits ? kMostLogitRows : rows_left;
+  while (cursor.stream < static_cast<int>(streams.size()) && rows_left > 0) {
+    Stream& stream = streams[cursor.stream];
+    const int count = static_cast<int>(stream.tokens.size());
+    int end = std::min(count, cursor.token + rows_left);
+    while (end > cursor.token && outputs_in(stream, cursor.token, end) > outputs_left) --end;
+    if (end == cursor.token && count > 0) break;
+    RH_TRY_STATUS(take_pages(runner, stream));
+    rows_left -= end - cursor.token;
+    outputs_left -= outputs_in(stream, cursor.token, end);
+    parts.push_back({cursor.stream, cursor.token, end});
+    cursor = end == count ? Cursor{cursor.stream + 1, 0} : Cursor{cursor.stream, end};
+  }
+  return parts;
+}
+
+}  // namespace
+
+int pages_for(int tokens) {
+  return (tokens + kPageTokens - 1) / kPageTokens;
+}
+
+void add_references(std::span<const store::PagePin> pages, int tokens, int32_t shift,
+                    std::vector<kernels::PageReference>& references) {
+  for (size_t i = 0; i < pages.size() && tokens > 0; ++i, tokens -= kPageTokens) {
+    references.push_back({pages[i].get(), shift, false, first_slots(tokens)});
+  }
+}
+
+Result<uint64_t> feed(PassRunner& runner, std::span<Stream> streams, model::PassGoal goal,
+                      const OnRow& on_row) {
+  uint64_t evaluated = 0;
+  Cursor cursor;
+  while (cursor.stream < static_cast<int>(streams.size())) {
+    RH_TRY(const std::vector<Part> parts, next_parts(runner, streams, goal, cursor));
+    PassBatch batch;
+    for (const Part& part : parts) add_part(streams[part.stream], part, batch);
+    if (batch.tokens.empty()) continue;  // streams without tokens
+    RH_TRY_STATUS(runner.run(batch, goal, [&](std::span<const float> results) {
+      if (batch.output_rows.empty()) return;
+      const size_t width = results.size() / batch.output_rows.size();
+      for (const Part& part : parts) {
+        const Stream& stream = streams[part.stream];
+        const int end = std::min(part.end, stream.output_end);
+        for (int token = std::max(part.begin, stream.output_begin); token < end; ++token) {
+          on_row(part.stream, token, results.first(width));
+          results = results.subspan(width);
+        }
+      }
+    }));
+    evaluated += batch.tokens.size();
+    for (const Part& part : parts) {
+      Stream& stream = streams[part.stream];
+      for (size_t i = 0; i < stream.pages.size(); ++i) {
+        stream.pages[i]->count = std::clamp(part.end - static_cast<int>(i) * kPageTokens, 0, kPageTokens);
+      }
+      const bool ended = part.end == static_cast<int>(stream.tokens.size());
+      if (ended && !stream.keep_pages) stream.pages.clear();
+    }
+  }
+  return evaluated;
+}
+
+}  // namespace rhapsode::recall

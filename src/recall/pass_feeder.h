@@ -1,0 +1,43 @@
+// Feeding rows of many independent streams through passes: the loop behind encoding, routing, judging and
+// citing.
+//
+// A stream is a run of tokens that sees a given context and itself, causally. Streams are packed into passes
+// of at most PassRunner::most_rows() rows; a stream may go on in the next pass. Its keys go to pages of its
+// own, in a frame that begins at its first token. Ownership: streams own their pages. Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "recall/pass_runner.h"
+
+namespace rhapsode::recall {
+
+struct Stream {
+  std::vector<kernels::PageReference> context;  // pinned by somebody while the stream runs
+  std::span<const int32_t> tokens;
+  int32_t position = 0;  // of the first token
+  // Tokens whose results are wanted: [output_begin, output_end).
+  int output_begin = 0;
+  int output_end = 0;
+  bool keep_pages = true;             // else they are let go as soon as the last token has run
+  std::vector<store::PagePin> pages;  // filled by feed()
+};
+
+// Called with the result of one token of one stream, during the pass, on another thread.
+using OnRow = std::function<void(int stream, int token, std::span<const float> result)>;
+
+// Runs every stream to its end. Returns the number of rows evaluated.
+Result<uint64_t> feed(PassRunner& runner, std::span<Stream> streams, model::PassGoal goal,
+                      const OnRow& on_row);
+
+// Appends references to pages that hold `tokens` tokens in a frame from 0, read at `shift`.
+void add_references(std::span<const store::PagePin> pages, int tokens, int32_t shift,
+                    std::vector<kernels::PageReference>& references);
+
+int pages_for(int tokens);
+
+}  // namespace rhapsode::recall

@@ -1,0 +1,47 @@
+// PassRunner: how recall gets forward passes and pages, from whoever owns the model.
+//
+// The engine implements it over its scheduler, so that passes for encoding, routing, judging and citing take
+// turns with those of requests, under one cap of pages. Threads: every function from any thread that is not
+// the engine's worker. Errors: those of a pass; kNoSpace when pages cannot be had; kCancelled when the engine
+// is closing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/context_plan.h"
+#include "model/architecture.h"
+#include "model/weights.h"
+#include "store/page_pool.h"
+#include "text/tokenizer.h"
+
+namespace rhapsode::recall {
+
+struct PassBatch {
+  kernels::BatchPlan plan;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> output_rows;  // ascending
+};
+
+class PassRunner {
+ public:
+  virtual ~PassRunner() = default;
+
+  // One pass of at most most_rows() rows. `on_result` sees [output_rows][width] (width: vocabulary for
+  // logits, embedding for states) during the call only, on another thread.
+  using OnResult = std::function<void(std::span<const float> result)>;
+  virtual Status run(const PassBatch& batch, model::PassGoal goal, const OnResult& on_result) = 0;
+  // Empty pages of the engine's pool.
+  virtual Result<std::vector<store::PagePin>> take_pages(int count) = 0;
+  // Rows to put into the next pass at most; smaller while somebody waits for a token.
+  virtual int most_rows() const = 0;
+
+  virtual const model::Architecture& architecture() const = 0;
+  virtual const kernels::KvShape& kv_shape() const = 0;
+  virtual const text::Tokenizer& tokenizer() const = 0;
+};
+
+}  // namespace rhapsode::recall

@@ -1,0 +1,163 @@
+#include "recall/router.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "text/search_terms.h"
+
+namespace rhapsode::recall {
+
+namespace {
+
+// Of "Question:" the first two tokens stand before every question and say nothing.
+constexpr int kQuestionLead = 2;
+// Enough for both moments, cheap to score exactly.
+constexpr size_t kSample = 4096;
+
+struct Moments {
+  double mean = 0;
+  double deviation = 1;
+  double z(double value) const { return (value - mean) / deviation; }
+};
+
+Moments moments_of(std::span<const double> values) {
+  if (values.empty()) return {};
+  double sum = 0;
+  for (double value : values) sum += value;
+  const double mean = sum / static_cast<double>(values.size());
+  double squares = 0;
+  for (double value : values) squares += (value - mean) * (value - mean);
+  const double deviation =
+      values.size() < 2 ? 0 : std::sqrt(squares / static_cast<double>(values.size() - 1));
+  // A signal that is the same everywhere ranks nothing.
+  return {mean, deviation > 1e-9 ? deviation : 1.0};
+}
+
+// The same passages whatever the question: those whose mixed ids are smallest.
+std::vector<int64_t> fixed_sample(std::span<const int64_t> ids) {
+  std::vector<int64_t> sample(ids.begin(), ids.end());
+  if (sample.size() <= kSample) return sample;
+  const auto mixed = [](int64_t id) {
+    uint64_t x = static_cast<uint64_t>(id) * 0x9E3779B97F4A7C15ull;
+    return x ^ (x >> 29);
+  };
+  std::nth_element(sample.begin(), sample.begin() + kSample, sample.end(),
+                   [&](int64_t a, int64_t b) { return mixed(a) < mixed(b); });
+  sample.resize(kSample);
+  std::sort(sample.begin(), sample.end());
+  return sample;
+}
+
+std::vector<index::PassageCodes> with_codes(std::span<const int64_t> ids,
+                                            std::span<const store::CodeView> codes) {
+  std::vector<index::PassageCodes> passages;
+  passages.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    passages.push_back({ids[i], codes[i].bytes.data(), codes[i].chunks});
+  }
+  return passages;
+}
+
+std::vector<int64_t> best_ids(const std::map<int64_t, double>& scores, int count) {
+  std::vector<std::pair<double, int64_t>> order;
+  order.reserve(scores.size());
+  for (const auto& [id, score] : scores) order.push_back({-score, id});
+  const size_t kept = std::min<size_t>(count, order.size());
+  std::partial_sort(order.begin(), order.begin() + kept, order.end());
+  std::vector<int64_t> ids;
+  for (size_t i = 0; i < kept; ++i) ids.push_back(order[i].second);
+  return ids;
+}
+
+}  // namespace
+
+Result<index::QuestionVectors> Router::question_vectors(const store::Catalog& catalog,
+                                                        const std::string& question, Route& route) {
+  RH_TRY(std::vector<int32_t> tokens, frame_.routing_question(question));
+  const uint64_t before = encoder_.evaluated_tokens();
+  RH_TRY(const std::vector<float> states, encoder_.question_states(tokens));
+  route.probe_tokens = static_cast<int>(encoder_.evaluated_tokens() - before);
+  // The line feed at the end is no part of the question.
+  const int end = std::max(kQuestionLead, static_cast<int>(tokens.size()) - 1);
+  const std::span<const int32_t> asked = std::span<const int32_t>(tokens).subspan(
+      std::min<size_t>(kQuestionLead, tokens.size()), std::max(0, end - kQuestionLead));
+  RH_TRY(const store::TokenFrequencies frequencies, catalog.token_frequencies(asked));
+  index::QuestionVectors vectors;
+  const size_t width = whitening_.dimensions();
+  vectors.dimensions = whitening_.dimensions();
+  vectors.vectors.resize(asked.size() * width);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const std::span<const float> state(states.data() + (kQuestionLead + i) * width, width);
+    whitening_.transform_question(state, std::span(vectors.vectors).subspan(i * width, width));
+    const auto count = static_cast<double>(frequencies.counts[i]);
+    const double idf =
+        std::log(1.0 + (static_cast<double>(frequencies.passages) - count + 0.5) / (count + 0.5));
+    vectors.weights.push_back(static_cast<float>(idf));
+    route.question_weight += idf;
+  }
+  return vectors;
+}
+
+Result<std::map<int64_t, double>> Router::latent_scores(const store::Catalog& catalog,
+                                                        const std::string& question,
+                                                        std::span<const int64_t> allowed,
+                                                        const RouteOptions& options, Route& route) {
+  RH_TRY(const index::QuestionVectors vectors, question_vectors(catalog, question, route));
+  RH_TRY(const std::vector<store::CodeView> codes, catalog.codes(allowed));
+  const std::vector<index::PassageCodes> passages = with_codes(allowed, codes);
+  const std::vector<float> scores = index::score_passages(vectors, passages, options.form, options.threads);
+  std::map<int64_t, double> by_id;
+  for (size_t i = 0; i < allowed.size(); ++i) by_id.emplace_hint(by_id.end(), allowed[i], scores[i]);
+  return by_id;
+}
+
+Result<Route> Router::route(const store::Catalog& catalog, const std::string& question,
+                            const RouteOptions& options) {
+  Route route;
+  RH_TRY(const std::vector<int64_t> allowed, catalog.visible_passages(options.selection));
+  route.terms = text::question_terms(question);
+  if (allowed.empty()) return route;
+  const std::vector<int64_t> sample = fixed_sample(allowed);
+  const int depth = std::max(options.count * 4, 40);
+
+  std::set<int64_t> candidates;
+  std::map<int64_t, double> latent;
+  Moments latent_moments;
+  if (options.latent) {
+    RH_TRY(latent, latent_scores(catalog, question, allowed, options, route));
+    for (int64_t id : best_ids(latent, depth)) candidates.insert(id);
+    std::vector<double> values;
+    for (int64_t id : sample) values.push_back(latent[id]);
+    latent_moments = moments_of(values);
+  }
+  Moments keyword_moments;
+  if (options.keywords) {
+    const bool everything = options.selection.sources.empty() && options.selection.tags.empty() &&
+                            options.selection.as_of.empty();
+    RH_TRY(const std::vector<store::TermHit> hits,
+           catalog.best_by_terms(route.terms, everything ? std::span<const int64_t>{} : allowed, depth));
+    for (const store::TermHit& hit : hits) candidates.insert(hit.passage);
+    RH_TRY(const std::vector<double> values, catalog.scores_by_terms(route.terms, sample));
+    keyword_moments = moments_of(values);
+  }
+  const std::vector<int64_t> ids(candidates.begin(), candidates.end());
+  std::vector<double> keywords(ids.size(), 0.0);
+  if (options.keywords) {
+    RH_TRY(keywords, catalog.scores_by_terms(route.terms, ids));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Ranked ranked{ids[i], 0, options.latent ? latent[ids[i]] : 0, keywords[i], 0, 0};
+    if (options.latent) ranked.latent_z = latent_moments.z(ranked.latent);
+    if (options.keywords) ranked.keywords_z = keyword_moments.z(ranked.keywords);
+    ranked.score = ranked.latent_z + ranked.keywords_z;
+    route.ranked.push_back(ranked);
+  }
+  std::sort(route.ranked.begin(), route.ranked.end(), [](const Ranked& a, const Ranked& b) {
+    return a.score != b.score ? a.score > b.score : a.passage < b.passage;
+  });
+  if (static_cast<int>(route.ranked.size()) > options.count) route.ranked.resize(options.count);
+  return route;
+}
+
+}  // namespace rhapsode::recall

@@ -1,0 +1,72 @@
+// The router, stage 1 (find): a question to ranked passages of the whole memory.
+//
+// Two signals (design: "Find"): *latent*, the IDF-weighted late interaction of the question's whitened states
+// with the passages' sign codes, scanned exactly; *keywords*, BM25 over the catalog's text index. They are
+// fused by z-scores: mean and deviation of each over a fixed sample of passages, the union of each signal's
+// best scored exactly by both. Filters come first: only passages of the selection are looked at. Threads: one
+// at a time. Cost: the question's tokens through a fifth of the model, one scan of the codes, two text
+// queries.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "index/code_scan.h"
+#include "index/whitening.h"
+#include "recall/encoder.h"
+#include "store/catalog.h"
+
+namespace rhapsode::recall {
+
+struct Ranked {
+  int64_t passage = 0;
+  double score = 0;  // by which they are ranked
+  double latent = 0;
+  double keywords = 0;
+  double latent_z = 0;
+  double keywords_z = 0;
+};
+
+struct RouteOptions {
+  store::Selection selection;
+  int count = 5;
+  bool latent = true;
+  bool keywords = true;
+  index::QuestionForm form = index::QuestionForm::kFourBits;
+  int threads = 1;
+};
+
+struct Route {
+  std::vector<Ranked> ranked;  // best first
+  // How much of the question the memory knows: for abstaining (abstention.h).
+  std::vector<std::string> terms;  // of the question
+  double question_weight = 0;      // sum of the question tokens' IDF
+  int probe_tokens = 0;            // run through the model
+};
+
+class Router {
+ public:
+  Router(Encoder& encoder, const PromptFrame& frame, const index::Whitening& whitening)
+      : encoder_(encoder), frame_(frame), whitening_(whitening) {}
+
+  Result<Route> route(const store::Catalog& catalog, const std::string& question,
+                      const RouteOptions& options);
+
+ private:
+  Result<index::QuestionVectors> question_vectors(const store::Catalog& catalog, const std::string& question,
+                                                  Route& route);
+  // Of every allowed passage.
+  Result<std::map<int64_t, double>> latent_scores(const store::Catalog& catalog, const std::string& question,
+                                                  std::span<const int64_t> allowed,
+                                                  const RouteOptions& options, Route& route);
+
+  Encoder& encoder_;
+  const PromptFrame& frame_;
+  const index::Whitening& whitening_;
+};
+
+}  // namespace rhapsode::recall

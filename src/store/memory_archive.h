@@ -1,0 +1,18 @@
+// One file that holds a whole memory folder: for moving and keeping it.
+//
+// A tar file (zstd): MANIFEST.json (format, files with sizes and SHA-256), then a snapshot of the catalog,
+// the texts and the segments. Export reads a consistent state beside a writer. Import writes to a temporary
+// folder, checks everything, and renames it into place: all or nothing. Format: docs/formats/archive.md.
+// Errors: kCorrupt for a damaged or foreign file; kInvalidArgument when the target holds something.
+#pragma once
+
+#include <filesystem>
+
+#include "base/result.h"
+
+namespace rhapsode::store {
+
+Status export_memory(const std::filesystem::path& folder, const std::filesystem::path& file);
+Status import_memory(const std::filesystem::path& file, const std::filesystem::path& folder);
+
+}  // namespace rhapsode::store
