@@ -93,8 +93,9 @@ class CandidateFinder {
                   : sentence  ? worth_of(BreakStrength::kLine)
                               : kWrappedLineWorth;
     worth = std::max(worth, strongest_break(content));
-    if (after_colon) worth = std::min(worth, kWrappedLineWorth);
-    if (is_glued(line, after_blank)) worth += kGlued;
+    const bool glued = is_glued(line, after_blank, worth);
+    if (after_colon || closes_code(content)) worth = std::min(worth, kWrappedLineWorth);
+    if (glued) worth += kGlued;
     add(line.begin, worth);
     take_inside(line.next);
   }
@@ -113,6 +114,14 @@ class CandidateFinder {
         if (character_floor(text_, inner.offset) == inner.offset) add(inner.offset, worth_of(inner.strength));
       }
     }
+  }
+
+  // The last line of a block of code belongs to it.
+  bool closes_code(size_t content) const {
+    if (document_.kind != DocumentKind::kCode) return false;
+    const std::string_view rest = text_.substr(content, 4);
+    return rest[0] == '}' || rest[0] == ')' || rest[0] == ']' ||
+           (rest.starts_with("end") && rest.size() < 4) || rest == "end\n" || rest == "end\r";
   }
 
   size_t first_content(const Line& line) const {
@@ -137,21 +146,23 @@ class CandidateFinder {
     return worth;
   }
 
-  // True for the rest of a heading and the first line of what it heads.
-  bool is_glued(const Line& line, bool after_blank) {
+  // True for the rest of a heading and the first line of what it heads. A section begins with a heading if
+  // the reader put a strong break there.
+  bool is_glued(const Line& line, bool after_blank, float worth) {
     const auto& sections = document_.sections;
-    bool begins = false;
-    for (; next_section_ < sections.size() && sections[next_section_].begin < line.end; ++next_section_) {
-      begins = true;
-    }
-    constexpr int kMostHeadingLines = 3;
+    const size_t before = next_section_;
+    while (next_section_ < sections.size() && sections[next_section_].begin < line.end) ++next_section_;
     const bool within = heading_lines_ > 0;
-    if (begins) {
+    if (next_section_ > before && worth >= worth_of(BreakStrength::kBlock)) {
+      // A heading below another one stays with it; its sibling does not.
+      const bool nested = within && sections[next_section_ - 1].path.starts_with(sections[heading_].path);
+      heading_ = next_section_ - 1;
       heading_lines_ = 1;
-    } else if (within) {
-      // What is headed has begun: after a blank line, or where the "heading" is long.
-      heading_lines_ = after_blank || heading_lines_ >= kMostHeadingLines ? 0 : heading_lines_ + 1;
+      return nested;
     }
+    // What is headed has begun: after a blank line, or where the "heading" is long.
+    constexpr int kMostHeadingLines = 3;
+    if (within) heading_lines_ = after_blank || heading_lines_ >= kMostHeadingLines ? 0 : heading_lines_ + 1;
     return within;
   }
 
@@ -169,7 +180,8 @@ class CandidateFinder {
   size_t next_sentence_ = 0;
   size_t next_break_ = 0;
   size_t next_section_ = 0;
-  int heading_lines_ = 0;
+  size_t heading_ = 0;     // index of its section
+  int heading_lines_ = 0;  // read since it began; 0: none is open
   std::vector<Candidate> out_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 struct Row {
   size_t end = 0;  // behind the line end
   int cells = 1;
-  bool closed = true;  // no quote is left open
+  bool sound = true;  // every quote is closed, right before a delimiter or line end
 };
 
 // The row that begins at `begin`. A quote opens only at the start of a cell.
@@ -28,6 +28,8 @@ Row row_at(std::string_view text, size_t begin, char delimiter) {
         ++i;
       } else {
         quoted = false;
+        const char next = i + 1 < text.size() ? text[i + 1] : '\n';
+        if (next != delimiter && next != '\n' && next != '\r') row.sound = false;
       }
       continue;
     }
@@ -37,7 +39,7 @@ Row row_at(std::string_view text, size_t begin, char delimiter) {
     if (c == delimiter) ++row.cells;
   }
   row.end = std::min(i + 1, text.size());
-  row.closed = !quoted;
+  row.sound = row.sound && !quoted;
   return row;
 }
 
@@ -61,7 +63,7 @@ char table_delimiter(std::string_view text) {
       at = row.end;
       if (blank || !whole) continue;
       if (cells == 0) cells = row.cells;
-      same = row.closed && row.cells == cells;
+      same = row.sound && row.cells == cells;
       ++rows;
     }
     if (same && rows >= 2 && cells > best_cells) {
@@ -88,10 +90,12 @@ Result<Document> read_table(std::string name, std::string text) {
   const int columns = at < all.size() ? row_at(all, at, delimiter).cells : 0;
   for (bool head = true; at < all.size(); head = false) {
     Row row = row_at(all, at, delimiter);
-    if (!row.closed) {
-      // A stray quote would swallow the rest of the file.
-      document.warnings.push_back("a quote in the row at byte " + std::to_string(at) +
-                                  " is never closed: its line is taken as the row");
+    if (!row.sound && row.end != line_at(all, at).next) {
+      // A stray quote would swallow many rows, or the rest of the file.
+      if (document.warnings.empty()) {
+        document.warnings.push_back("a quote in the row at byte " + std::to_string(at) +
+                                    " is not closed as it should be: the line is taken as the row");
+      }
       row.end = line_at(all, at).next;
     }
     if (head) {
