@@ -1,0 +1,288 @@
+#include "eval/evaluation.h"
+
+#include <algorithm>
+#include <set>
+
+#include "eval/answer_text.h"
+#include "eval/citation_score.h"
+#include "eval/metrics.h"
+
+namespace rhapsode::eval {
+namespace {
+
+// Gold answers are judged over their first tokens: long ones (a list of authors) say no more, but cost more.
+constexpr size_t kMostScoredTokens = 12;
+
+Signal signal_of(Context context) {
+  if (context == Context::kBm25) return Signal::kKeywords;
+  return context == Context::kLatent ? Signal::kLatent : Signal::kFused;
+}
+
+Reading reading_of(Context context, const Options& options) {
+  if (context == Context::kClosed) return Reading::kNothing;
+  if (context == Context::kGold || context == Context::kFull) return Reading::kText;
+  return is_searched(context) && options.policy == "full" ? Reading::kText : Reading::kStored;
+}
+
+// Passages of one document as one hit, the best first.
+std::vector<RankedPassage> by_unit(std::vector<RankedPassage> ranked, RankUnit unit) {
+  if (unit == RankUnit::kPassage) return ranked;
+  std::vector<RankedPassage> hits;
+  for (RankedPassage& passage : ranked) {
+    const auto same = std::find_if(hits.begin(), hits.end(), [&](const RankedPassage& hit) {
+      return hit.passage.span.document == passage.passage.span.document;
+    });
+    if (same == hits.end()) hits.push_back(std::move(passage));
+  }
+  return hits;
+}
+
+double share_of_gold(const std::vector<RankedPassage>& read, const Question& question) {
+  std::set<int> held;
+  for (const RankedPassage& passage : read) held.insert(passage.gold.begin(), passage.gold.end());
+  return static_cast<double>(held.size()) / static_cast<double>(question.gold.size());
+}
+
+}  // namespace
+
+Json Evaluation::settings() const {
+  const SubjectInfo info = subject_.info();
+  const Task& task = plan_.task();
+  Json contexts = Json::array();
+  for (const Context context : plan_.contexts()) contexts.push_back(to_string(context));
+  return {{"task", task.name},
+          {"task_sha256", task.sha256},
+          {"model", info.model},
+          {"weights", info.weights},
+          {"fingerprint", info.fingerprint},
+          {"contexts", std::move(contexts)},
+          {"pool", options_.pool},
+          {"documents", plan_.dataset().documents.size()},
+          {"distractors", options_.distractors >= 0 ? options_.distractors : task.distractors},
+          {"policy", options_.policy},
+          {"passages", options_.passages},
+          {"budget_tokens", options_.budget_tokens},
+          {"max_tokens", task.max_tokens},
+          {"recall_only", options_.recall_only},
+          {"fidelity", options_.fidelity},
+          {"seed", options_.seed},
+          {"baseline", options_.baseline},
+          {"limit", plan_.questions().size()}};
+}
+
+Status Evaluation::run(ResultsFile& results,
+                       const std::function<bool(const EvaluationProgress&)>& on_progress) {
+  EvaluationProgress progress;
+  progress.total = static_cast<int>(plan_.questions().size() * plan_.contexts().size());
+  for (const int number : plan_.questions()) {
+    const Question& question = plan_.question(number);
+    kept_ = {&question, std::nullopt, std::nullopt};
+    for (const Context context : plan_.contexts()) {
+      progress.question = &question;
+      progress.context = context;
+      Record key;
+      key.group = question.group;
+      key.id = question.id;
+      key.context = to_string(context);
+      if (!results.is_done(key.key())) {
+        if (on_progress && !on_progress(progress)) {
+          return make_error(ErrorKind::kCancelled, "stopped after {} of {}; --resume goes on", progress.done,
+                            progress.total);
+        }
+        RH_TRY_STATUS(results.append(ask(question, context)));
+      }
+      ++progress.done;
+    }
+  }
+  if (on_progress) on_progress(progress);
+  return {};
+}
+
+Record Evaluation::ask(const Question& question, Context context) {
+  if (kept_.question != &question) kept_ = {&question, std::nullopt, std::nullopt};
+  Record record;
+  record.group = question.group;
+  record.id = question.id;
+  record.type = question.type;
+  record.context = to_string(context);
+  record.question = question.text;
+  record.answers = question.answers;
+  const Status status = measure(question, context, record);
+  if (!status.ok()) record.error = status.error().message;
+  return record;
+}
+
+Status Evaluation::measure(const Question& question, Context context, Record& record) {
+  if (is_searched(context)) RH_TRY_STATUS(rank(question, context, record));
+  if (options_.recall_only) return {};
+  RH_TRY(ReadRequest request, request_for(question, context, record));
+  RH_TRY_STATUS(answer(request, context, question, record));
+  score_text(question, record);
+  if (plan_.task().cite) score_citations(question, context, record);
+  if (!options_.fidelity) return {};
+  if (is_searched(context)) {
+    request.places.emplace();
+    for (const RankedPassage& passage : record.read) request.places->push_back(passage.passage.span);
+  }
+  return score_fidelity(std::move(request), context, question, record);
+}
+
+Result<ReadRequest> Evaluation::request_for(const Question& question, Context context, Record& record) {
+  ReadRequest request;
+  request.question = question.text;
+  request.reading = reading_of(context, options_);
+  request.most_passages = options_.passages;
+  request.budget_tokens = options_.budget_tokens;
+  request.max_tokens = plan_.task().max_tokens;
+  request.cite = plan_.task().cite;
+  if (context == Context::kGold) request.places = plan_.gold_places(question);
+  if (context == Context::kFull || context == Context::kReuse) request.places = plan_.own_places(question);
+  if (context == Context::kBm25 || context == Context::kLatent) {
+    request.places.emplace();
+    for (const RankedPassage& passage : record.ranked) {
+      if (static_cast<int>(request.places->size()) == options_.passages) break;
+      request.places->insert(request.places->begin(), passage.passage.span);  // best last
+    }
+  }
+  if (request.places && request.places->empty()) {
+    return make_error(ErrorKind::kNotFound, "question {} has nothing to read in context {}", question.id,
+                      to_string(context));
+  }
+  return request;
+}
+
+Status Evaluation::rank(const Question& question, Context context, Record& record) {
+  const std::vector<int>& at = plan_.task().recall_at;
+  const int deepest = std::max(at.back(), options_.passages);
+  // Several passages may be one hit: a few more than asked for.
+  const int passages = plan_.task().unit == RankUnit::kDocument ? 2 * deepest : deepest;
+  RH_TRY(const std::vector<PlacedPassage> found,
+         subject_.rank(question.text, signal_of(context), passages));
+  record.ranked = placed(question, found);
+  if (question.gold.empty()) return {};
+  std::vector<std::vector<int>> hits;
+  // The gold of all passages of one document counts for its one hit.
+  for (const RankedPassage& hit : by_unit(record.ranked, plan_.task().unit)) {
+    hits.push_back(plan_.task().unit == RankUnit::kPassage
+                       ? hit.gold
+                       : Plan::gold_in(question, Span{hit.passage.span.document}));
+  }
+  const int golds = static_cast<int>(question.gold.size());
+  for (const int k : at) {
+    const double recall = recall_at(hits, golds, k);
+    record.scores[fmt::format("recall@{}", k)] = recall;
+    record.scores[fmt::format("all_gold@{}", k)] = recall == 1 ? 1 : 0;
+  }
+  return {};
+}
+
+Status Evaluation::answer(const ReadRequest& request, Context context, const Question& question,
+                          Record& record) {
+  RH_TRY(record.reply, subject_.answer(request));
+  if (record.reply.made_kv && request.reading == Reading::kStored) {
+    record.scores["cold_ttft_ms"] = record.reply.timing.ttft_ms;
+    RH_TRY(record.reply, subject_.answer(request));
+  }
+  record.answered = true;
+  record.prediction = answer_of_reply(record.reply.text);
+  record.read = placed(question, record.reply.passages);
+  record.scores["ttft_ms"] = record.reply.timing.ttft_ms;
+  record.scores["tokens_read"] = record.reply.usage.memory_tokens_read;
+  record.scores["evaluated_tokens"] = record.reply.usage.evaluated_tokens;
+  if (!question.gold.empty()) record.scores["gold_read"] = share_of_gold(record.read, question);
+  if (context == Context::kFull) kept_.full_ttft_ms = record.reply.timing.ttft_ms;
+  return {};
+}
+
+void Evaluation::score_text(const Question& question, Record& record) {
+  for (const std::string& metric : plan_.task().metrics) {
+    double& score = record.scores[metric];
+    if (metric == "em") score = exact_match(record.prediction, question.answers);
+    if (metric == "f1") score = token_f1(record.prediction, question.answers);
+    if (metric == "subspan") score = subspan_match(record.reply.text, question.answers);
+    if (metric == "values") score = value_recall(record.reply.text, question.values);
+    if (metric == "cacheblend_f1") score_cacheblend(question, record);
+  }
+}
+
+void Evaluation::score_cacheblend(const Question& question, Record& record) {
+  double best = 0;
+  const auto predicted = subject_.tokenize(normalise_answer(cacheblend_answer(record.reply.text)));
+  for (const std::string& answer : question.answers) {
+    const auto gold = subject_.tokenize(normalise_answer(answer));
+    if (predicted.ok() && gold.ok()) best = std::max(best, id_f1(*predicted, *gold));
+  }
+  record.scores["cacheblend_f1"] = best;
+}
+
+void Evaluation::score_citations(const Question& question, Context, Record& record) {
+  record.scores["cite_ms"] = record.reply.timing.cite_ms;
+  if (kept_.full_ttft_ms && *kept_.full_ttft_ms > 0) {
+    record.scores["cite_share"] = record.reply.timing.cite_ms / *kept_.full_ttft_ms;
+  }
+  // A citation of a wrong answer is neither right nor wrong.
+  if (exact_match(record.prediction, question.answers) == 0) return;
+  std::optional<CitedText> cited;
+  if (!record.reply.citations.empty()) {
+    const PlacedCitation& first = record.reply.citations.front();
+    cited = CitedText{first.quote, first.span};
+  }
+  const std::optional<CitedText> plain = first_sentence_with(record.reply.passages, record.prediction);
+  record.scores["cited"] = cited ? subspan_match(cited->text, question.answers) : 0;
+  record.scores["cited_gold"] = cited && !Plan::gold_in(question, cited->span).empty() ? 1 : 0;
+  record.scores["first_sentence"] = plain ? subspan_match(plain->text, question.answers) : 0;
+  record.scores["first_sentence_gold"] = plain && !Plan::gold_in(question, plain->span).empty() ? 1 : 0;
+}
+
+Result<ScoredAnswer> Evaluation::reference_for(const ReadRequest& request, Context context,
+                                               const Question& question) {
+  ReadRequest full = request;
+  full.reading = Reading::kText;
+  if (is_searched(context)) return subject_.score(full, question.answers.front());
+  if (!kept_.full_score) {
+    full.places = plan_.own_places(question);
+    RH_TRY(kept_.full_score, subject_.score(full, question.answers.front()));
+  }
+  return *kept_.full_score;
+}
+
+Status Evaluation::score_fidelity(ReadRequest request, Context context, const Question& question,
+                                  Record& record) {
+  if (question.answers.empty()) return {};
+  RH_TRY(ScoredAnswer scored, subject_.score(request, question.answers.front()));
+  const size_t tokens = std::min(scored.tokens.size(), kMostScoredTokens);
+  if (tokens == 0) return {};
+  double nll = 0;
+  for (size_t t = 0; t < tokens; ++t) nll -= scored.row(t)[static_cast<size_t>(scored.tokens[t])];
+  record.scores["nll"] = nll / static_cast<double>(tokens);
+  if (context == Context::kFull) {
+    kept_.full_score = std::move(scored);
+    return {};
+  }
+  const auto& contexts = plan_.task().contexts;
+  const bool has_full = std::find(contexts.begin(), contexts.end(), Context::kFull) != contexts.end();
+  if (!has_full || (is_searched(context) && request.reading == Reading::kText)) return {};
+  RH_TRY(const ScoredAnswer full, reference_for(request, context, question));
+  if (full.tokens != scored.tokens || full.vocabulary != scored.vocabulary) {
+    return make_error(ErrorKind::kInternal, "two scores of one answer differ in their tokens");
+  }
+  double divergence = 0, agreement = 0;
+  for (size_t t = 0; t < tokens; ++t) {
+    divergence += kl_divergence(full.row(t), scored.row(t));
+    agreement += argmax(full.row(t)) == argmax(scored.row(t));
+  }
+  record.scores["kl"] = divergence / static_cast<double>(tokens);
+  record.scores["top1"] = agreement / static_cast<double>(tokens);
+  return {};
+}
+
+std::vector<RankedPassage> Evaluation::placed(const Question& question,
+                                              const std::vector<PlacedPassage>& passages) const {
+  std::vector<RankedPassage> out;
+  for (const PlacedPassage& passage : passages) {
+    out.push_back({passage, Plan::gold_in(question, passage.span)});
+  }
+  return out;
+}
+
+}  // namespace rhapsode::eval

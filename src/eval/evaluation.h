@@ -1,0 +1,71 @@
+// Asks a subject every planned question in every context and measures the replies.
+//
+// The order is fixed: question by question, in each first closed, gold and full, so that what is read from
+// stored KV can be compared with full attention over the same text. The answer is measured before anything
+// else touches the same passages, so that no cache shortens its times; where KV had to be made first, the
+// question is asked again and the second times count (the first stay as cold_ttft_ms).
+// Ownership: keeps references; plan and subject outlive it. Threads: one. Errors: a question that fails is
+// recorded with its reason; kCancelled when the caller stops; an error of the results file ends the run.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "eval/plan.h"
+#include "eval/record.h"
+#include "eval/results_file.h"
+#include "eval/subject.h"
+
+namespace rhapsode::eval {
+
+struct EvaluationProgress {
+  int done = 0;  // pairs of question and context
+  int total = 0;
+  const Question* question = nullptr;  // being asked
+  Context context = Context::kClosed;
+};
+
+class Evaluation {
+ public:
+  Evaluation(const Plan& plan, const Options& options, Subject& subject)
+      : plan_(plan), options_(options), subject_(subject) {}
+
+  // What results of equal numbers need: model, data, task and every option that changes a reply. Without
+  // command line, machine and time, which the caller adds.
+  Json settings() const;
+
+  // false from on_progress stops after the question in hand.
+  Status run(ResultsFile& results, const std::function<bool(const EvaluationProgress&)>& on_progress = {});
+
+  // One question in one context.
+  Record ask(const Question& question, Context context);
+
+ private:
+  // What is kept while one question goes through its contexts.
+  struct Kept {
+    const Question* question = nullptr;
+    std::optional<double> full_ttft_ms;
+    std::optional<ScoredAnswer> full_score;  // over the question's own passages
+  };
+
+  Status measure(const Question& question, Context context, Record& record);
+  Result<ReadRequest> request_for(const Question& question, Context context, Record& record);
+  Status rank(const Question& question, Context context, Record& record);
+  Status answer(const ReadRequest& request, Context context, const Question& question, Record& record);
+  Status score_fidelity(ReadRequest request, Context context, const Question& question, Record& record);
+  Result<ScoredAnswer> reference_for(const ReadRequest& request, Context context, const Question& question);
+  void score_text(const Question& question, Record& record);
+  void score_cacheblend(const Question& question, Record& record);
+  void score_citations(const Question& question, Context context, Record& record);
+  std::vector<RankedPassage> placed(const Question& question, const std::vector<PlacedPassage>& passages) const;
+
+  const Plan& plan_;
+  const Options& options_;
+  Subject& subject_;
+  Kept kept_;
+};
+
+}  // namespace rhapsode::eval

@@ -1,0 +1,30 @@
+// What one evaluation has been asked for. Plain values with defaults that work.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace rhapsode::eval {
+
+struct Options {
+  std::filesystem::path data = "data";  // folder of the public sets
+  std::filesystem::path memory;         // where memories are kept between runs; empty: a temporary folder
+  std::filesystem::path output;         // results file; empty: TASK-MODEL.jsonl
+  std::string contexts;                 // "closed,full"; empty: the task's own
+  std::string baseline = "full";        // differences are taken from this context
+  std::string pool = "own";             // own: the task's documents; all: its filler too
+  std::string policy = "auto";          // how found passages are read: auto, full or reuse
+  std::string commit;                   // of the program measured; empty: its version
+  int limit = 0;                        // questions, a seeded selection; 0: as the task says
+  int distractors = -1;                 // beside the evidence; -1: as the task says
+  int passages = 5;                     // read of what was found
+  int budget_tokens = 2560;
+  uint32_t seed = 0;  // of the selection and the intervals
+  bool resume = false;
+  bool recall_only = false;  // rank, do not answer
+  bool fidelity = true;      // also likelihood of the gold answer and divergence from full attention
+  bool encode = false;       // store the KV of the whole pool first instead of on first read
+};
+
+}  // namespace rhapsode::eval

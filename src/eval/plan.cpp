@@ -1,0 +1,122 @@
+#include "eval/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "eval/metrics.h"
+#include "eval/random.h"
+#include "eval/readers.h"
+
+namespace rhapsode::eval {
+namespace {
+
+// Neighbours looked at for each distractor wanted: many hold an answer and are passed over.
+constexpr size_t kCandidates = 200;
+
+Result<std::vector<Context>> chosen_contexts(const Task& task, const Options& options) {
+  if (options.contexts.empty()) return task.default_contexts;
+  RH_TRY(std::vector<Context> contexts, parse_contexts(options.contexts));
+  for (const Context context : contexts) {
+    if (std::find(task.contexts.begin(), task.contexts.end(), context) == task.contexts.end()) {
+      std::vector<std::string> allowed;
+      for (const Context other : task.contexts) allowed.emplace_back(to_string(other));
+      return make_error(ErrorKind::kInvalidArgument, "task {} has no context '{}'; it has {}", task.name,
+                        to_string(context), fmt::join(allowed, ", "));
+    }
+  }
+  return contexts;
+}
+
+Status check_baseline(const std::string& baseline) {
+  if (baseline.empty() || context_named(baseline)) return {};
+  return make_error(ErrorKind::kInvalidArgument, "'{}' is no context to compare with", baseline);
+}
+
+}  // namespace
+
+Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options& options) {
+  Plan plan(task, dataset, options);
+  RH_TRY(plan.contexts_, chosen_contexts(task, options));
+  RH_TRY_STATUS(check_baseline(options.baseline));
+  if (options.recall_only) {
+    std::erase_if(plan.contexts_, [](Context context) { return !is_searched(context); });
+    if (plan.contexts_.empty()) {
+      return make_error(ErrorKind::kInvalidArgument,
+                        "--recall-only needs a context that searches: routed, bm25 or latent");
+    }
+  }
+  plan.distractors_ = options.distractors >= 0 ? options.distractors : task.distractors;
+  plan.questions_ = draw_questions(dataset, options.limit > 0 ? options.limit : task.limit,
+                                   task.seed + options.seed);
+  if (plan.distractors_ > 0) plan.search_ = std::make_shared<const Bm25>(dataset.documents);
+  return plan;
+}
+
+bool Plan::searches() const {
+  return std::any_of(contexts_.begin(), contexts_.end(), is_searched);
+}
+
+std::vector<Span> Plan::gold_places(const Question& question) const {
+  std::vector<Span> places;
+  for (const Evidence& evidence : question.gold) {
+    if (evidence.places.empty()) continue;
+    const Span& place = evidence.places.front();
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  }
+  return places;
+}
+
+std::vector<Span> Plan::neighbours(const Question& question, const std::vector<Span>& gold) const {
+  std::set<int> taken;
+  for (const Evidence& evidence : question.gold) {
+    for (const Span& place : evidence.places) taken.insert(place.document);
+  }
+  const auto& answers = question.values.empty() ? question.answers : question.values;
+  std::vector<Span> places;
+  const size_t wanted = static_cast<size_t>(distractors_);
+  for (const int number : search_->best(question.text, wanted + kCandidates + gold.size())) {
+    if (places.size() == wanted) break;
+    const Document& document = dataset_->documents[static_cast<size_t>(number)];
+    if (taken.contains(number) || subspan_match(document.text, answers) > 0) continue;
+    // Of a long document only its opening, as one passage of it would be.
+    places.push_back(task_->unit == RankUnit::kPassage ? Span{number, 0, 1} : Span{number});
+  }
+  return places;
+}
+
+std::vector<Span> Plan::own_places(const Question& question) const {
+  if (distractors_ < 0) return question.own;
+  std::vector<Span> places = gold_places(question);
+  if (search_) {
+    const std::vector<Span> others = neighbours(question, places);
+    places.insert(places.end(), others.begin(), others.end());
+  }
+  Random(seed_, question.group + '/' + question.id).shuffle(places);
+  return places;
+}
+
+std::vector<int> Plan::needed_documents() const {
+  std::set<int> needed;
+  if (searches()) {
+    for (size_t i = 0; i < dataset_->documents.size(); ++i) needed.insert(static_cast<int>(i));
+  } else {
+    for (const int number : questions_) {
+      for (const Span& place : own_places(question(number))) needed.insert(place.document);
+      for (const Span& place : gold_places(question(number))) needed.insert(place.document);
+    }
+  }
+  return {needed.begin(), needed.end()};
+}
+
+std::vector<int> Plan::gold_in(const Question& question, const Span& passage) {
+  std::vector<int> held;
+  for (size_t i = 0; i < question.gold.size(); ++i) {
+    const std::vector<Span>& places = question.gold[i].places;
+    if (std::any_of(places.begin(), places.end(), [&](const Span& place) { return place.overlaps(passage); })) {
+      held.push_back(static_cast<int>(i));
+    }
+  }
+  return held;
+}
+
+}  // namespace rhapsode::eval

@@ -1,0 +1,95 @@
+// Subject: what is measured, behind the few calls that the measurements need.
+//
+// MemorySubject (memory_subject.h) is a model with a memory; tests use one without a model. Places are spans of
+// the data set's documents; a span stands for every stored passage that overlaps it. Threads: one at a time.
+// Errors: a failed call spoils one question, never the run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "eval/dataset.h"
+#include "rhapsode/memory_results.h"
+
+namespace rhapsode::eval {
+
+// How what stands before the question gets there.
+enum class Reading : uint8_t {
+  kNothing,  // nothing stands there
+  kText,     // passages evaluated as text: full attention
+  kStored,   // from stored KV
+};
+
+struct ReadRequest {
+  std::string question;
+  Reading reading = Reading::kText;
+  std::optional<std::vector<Span>> places;  // in reading order, best last; unset: the memory routes
+  int most_passages = 5;
+  int budget_tokens = 2560;
+  int max_tokens = 24;
+  bool cite = false;
+};
+
+struct PlacedPassage {
+  Span span;  // of a stored passage
+  std::string source;
+  std::string text;
+  double score = 0;
+};
+
+struct PlacedCitation {
+  Span span;
+  std::string quote;
+  double support = 0;
+};
+
+struct Reply {
+  std::string text;
+  bool abstained = false;
+  std::vector<PlacedPassage> passages;  // as read
+  std::vector<PlacedCitation> citations;
+  AskUsage usage;
+  AskTiming timing;
+  std::string policy;
+  std::string policy_reason;
+  bool made_kv = false;  // some passage's KV had to be made from its text: the times are not those of reuse
+};
+
+// The model's view of a given answer: for each of its tokens, log-probabilities of all tokens in its place.
+struct ScoredAnswer {
+  std::vector<int32_t> tokens;
+  size_t vocabulary = 0;
+  std::vector<float> rows;  // [tokens][vocabulary], natural logarithms
+
+  std::span<const float> row(size_t token) const {
+    return std::span(rows).subspan(token * vocabulary, vocabulary);
+  }
+};
+
+enum class Signal : uint8_t { kFused, kKeywords, kLatent };
+
+struct SubjectInfo {
+  std::string model;
+  std::string weights;
+  std::string fingerprint;
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual SubjectInfo info() const = 0;
+  virtual Result<Reply> answer(const ReadRequest& request) = 0;
+  // request.places is set unless nothing is read. kUnsupported when the subject cannot tell.
+  virtual Result<ScoredAnswer> score(const ReadRequest& request, const std::string& answer) = 0;
+  // The best passages of the whole memory, best first.
+  virtual Result<std::vector<PlacedPassage>> rank(const std::string& question, Signal signal,
+                                                  int passages) = 0;
+  // Token ids of plain text.
+  virtual Result<std::vector<int32_t>> tokenize(const std::string& text) = 0;
+};
+
+}  // namespace rhapsode::eval
