@@ -13,10 +13,10 @@ constexpr double kLength = 0.75;     // b
 
 bool is_stop_word(const std::string& word) {
   static const std::unordered_set<std::string> kWords{
-      "a",    "an",   "the",  "of",   "in",   "on",    "at",    "to",  "for",  "and", "or",   "is",
-      "was",  "are",  "were", "be",   "been", "by",    "with",  "from", "as",  "that", "which", "who",
-      "whom", "what", "when", "where", "how", "did",   "does",  "do",  "has",  "had", "have", "it",
-      "its",  "he",   "his",  "she",  "her",  "they",  "their", "this", "these", "those"};
+      "a",    "an",   "the",  "of",    "in",   "on",   "at",    "to",   "for",   "and",  "or",    "is",
+      "was",  "are",  "were", "be",    "been", "by",   "with",  "from", "as",    "that", "which", "who",
+      "whom", "what", "when", "where", "how",  "did",  "does",  "do",   "has",   "had",  "have",  "it",
+      "its",  "he",   "his",  "she",   "her",  "they", "their", "this", "these", "those"};
   return kWords.contains(word);
 }
 

@@ -156,8 +156,7 @@ Status Evaluation::rank(const Question& question, Context context, Record& recor
   const int deepest = std::max(at.back(), options_.passages);
   // Several passages may be one hit: a few more than asked for.
   const int passages = plan_.task().unit == RankUnit::kDocument ? 2 * deepest : deepest;
-  RH_TRY(const std::vector<PlacedPassage> found,
-         subject_.rank(question.text, signal_of(context), passages));
+  RH_TRY(const std::vector<PlacedPassage> found, subject_.rank(question.text, signal_of(context), passages));
   record.ranked = placed(question, found);
   if (question.gold.empty()) return {};
   std::vector<std::vector<int>> hits;

@@ -60,7 +60,8 @@ class Evaluation {
   void score_text(const Question& question, Record& record);
   void score_cacheblend(const Question& question, Record& record);
   void score_citations(const Question& question, Context context, Record& record);
-  std::vector<RankedPassage> placed(const Question& question, const std::vector<PlacedPassage>& passages) const;
+  std::vector<RankedPassage> placed(const Question& question,
+                                    const std::vector<PlacedPassage>& passages) const;
 
   const Plan& plan_;
   const Options& options_;

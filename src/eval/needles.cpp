@@ -106,12 +106,13 @@ void add_sections(const std::string& title, const std::vector<std::string_view>&
 }
 
 std::string made_up_name(Random& random) {
-  static constexpr std::array<const char*, 16> kOpen{"Vel", "Tar", "Osk", "Brin", "Mur", "Quel", "Zan", "Hev",
-                                                     "Dro", "Pel", "Ith", "Gal", "Sor", "Ulm", "Nar", "Cas"};
-  static constexpr std::array<const char*, 12> kMiddle{"ma", "ri", "do", "ve", "lu", "ne",
+  static constexpr std::array<const char*, 16> kOpen{"Vel", "Tar", "Osk", "Brin", "Mur", "Quel",
+                                                     "Zan", "Hev", "Dro", "Pel",  "Ith", "Gal",
+                                                     "Sor", "Ulm", "Nar", "Cas"};
+  static constexpr std::array<const char*, 12> kMiddle{"ma",  "ri", "do", "ve", "lu", "ne",
                                                        "sha", "ko", "ti", "ga", "bo", "ry"};
-  static constexpr std::array<const char*, 10> kClose{"th", "ra", "nd", "ville", "mont",
-                                                      "dor", "wyn", "sk", "rel", "ford"};
+  static constexpr std::array<const char*, 10> kClose{"th",  "ra",  "nd", "ville", "mont",
+                                                      "dor", "wyn", "sk", "rel",   "ford"};
   std::string name = kOpen[random.below(kOpen.size())];
   for (int i = 0; i < 2; ++i) name += kMiddle[random.below(kMiddle.size())];
   return name + kClose[random.below(kClose.size())];
@@ -143,7 +144,7 @@ std::vector<Needle> make_facts(int count, Random& random, std::vector<Fact>& fac
 
 // Draws a paragraph of its own for each fact: [section, paragraph] -> fact.
 std::map<std::pair<size_t, size_t>, const Fact*> place_facts(const std::vector<Section>& sections,
-                                                            const std::vector<Fact>& facts, Random& random) {
+                                                             const std::vector<Fact>& facts, Random& random) {
   std::vector<std::pair<size_t, size_t>> slots;
   for (size_t s = 0; s < sections.size(); ++s) {
     for (size_t p = 0; p < sections[s].paragraphs.size(); ++p) slots.emplace_back(s, p);
@@ -164,7 +165,8 @@ void write_documents(const std::vector<Section>& sections, const std::vector<Fac
       text += sections[s].paragraphs[p];
       if (const auto found = placed.find({s, p}); found != placed.end()) {
         text += ' ';
-        places.push_back({found->second->needle, {0, text.size(), text.size() + found->second->sentence.size()}});
+        places.push_back(
+            {found->second->needle, {0, text.size(), text.size() + found->second->sentence.size()}});
         text += found->second->sentence;
       }
       text += "\n\n";
@@ -194,7 +196,8 @@ Question question_of(const Needle& needle, const std::string& group, size_t numb
 
 }  // namespace
 
-// `bytes`: of haystack, in equal parts from all files; `needles`: questions; `section_bytes`: of one document.
+// `bytes`: of haystack, in equal parts from all files; `needles`: questions; `section_bytes`: of one
+// document.
 Status make_needles(const ReaderInput& input, DatasetBuilder& builder) {
   const int bytes = input.options.integer("bytes", 1000000, 1000, 1 << 30);
   const int count = input.options.integer("needles", 100, 1, 100000);

@@ -46,8 +46,8 @@ Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options&
     }
   }
   plan.distractors_ = options.distractors >= 0 ? options.distractors : task.distractors;
-  plan.questions_ = draw_questions(dataset, options.limit > 0 ? options.limit : task.limit,
-                                   task.seed + options.seed);
+  plan.questions_ =
+      draw_questions(dataset, options.limit > 0 ? options.limit : task.limit, task.seed + options.seed);
   if (plan.distractors_ > 0) plan.search_ = std::make_shared<const Bm25>(dataset.documents);
   return plan;
 }
@@ -112,7 +112,8 @@ std::vector<int> Plan::gold_in(const Question& question, const Span& passage) {
   std::vector<int> held;
   for (size_t i = 0; i < question.gold.size(); ++i) {
     const std::vector<Span>& places = question.gold[i].places;
-    if (std::any_of(places.begin(), places.end(), [&](const Span& place) { return place.overlaps(passage); })) {
+    if (std::any_of(places.begin(), places.end(),
+                    [&](const Span& place) { return place.overlaps(passage); })) {
       held.push_back(static_cast<int>(i));
     }
   }

@@ -1,8 +1,8 @@
-// Which questions an evaluation asks, and what stands before each: decided by the data and seeds alone, before
-// any model is loaded.
+// Which questions an evaluation asks, and what stands before each: decided by the data and seeds alone,
+// before any model is loaded.
 //
-// Ownership: keeps references to the task and data, which outlive it. Threads: const, any. Cost: BM25 over the
-// documents when distractors are asked for. Errors: kInvalidArgument for contexts that the task does not
+// Ownership: keeps references to the task and data, which outlive it. Threads: const, any. Cost: BM25 over
+// the documents when distractors are asked for. Errors: kInvalidArgument for contexts that the task does not
 // allow.
 #pragma once
 

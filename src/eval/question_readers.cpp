@@ -136,9 +136,8 @@ bool holds(const std::vector<Span>& spans, int document) {
 
 void add_own(Question& question, int document, bool gold) {
   if (!holds(question.own, document)) question.own.push_back({document});
-  const bool known = std::any_of(question.gold.begin(), question.gold.end(), [&](const Evidence& evidence) {
-    return holds(evidence.places, document);
-  });
+  const bool known = std::any_of(question.gold.begin(), question.gold.end(),
+                                 [&](const Evidence& evidence) { return holds(evidence.places, document); });
   if (gold && !known) question.gold.push_back({{{document}}});
 }
 

@@ -46,8 +46,7 @@ Status read_part(const Task& task, const DataPart& part, const std::filesystem::
 }  // namespace
 
 int DatasetBuilder::add_document(std::string title, std::string text, std::string file_name) {
-  const auto [entry, added] =
-      known_.try_emplace({title, text}, static_cast<int>(dataset_.documents.size()));
+  const auto [entry, added] = known_.try_emplace({title, text}, static_cast<int>(dataset_.documents.size()));
   if (added) dataset_.documents.push_back({std::move(title), std::move(text), std::move(file_name)});
   return entry->second;
 }

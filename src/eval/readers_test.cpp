@@ -12,8 +12,8 @@
 namespace rhapsode::eval {
 namespace {
 
-using testing::ElementsAre;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -32,7 +32,8 @@ class Readers : public test::TemporaryFolder {
     return load_dataset(task, folder_, false);
   }
   std::string text_of(const Dataset& dataset, const Span& span) {
-    return dataset.documents[static_cast<size_t>(span.document)].text.substr(span.begin, span.end - span.begin);
+    return dataset.documents[static_cast<size_t>(span.document)].text.substr(span.begin,
+                                                                             span.end - span.begin);
   }
 };
 
@@ -65,7 +66,8 @@ TEST_F(Readers, MusiqueSharesParagraphsBetweenQuestions) {
 }
 
 TEST_F(Readers, HotpotJoinsSentencesWithOneSpace) {
-  write("h.json", R"([{"_id":"1","question":"Q?","answer":"yes","type":"bridge","supporting_facts":[["T",0],["T",1]],
+  write("h.json",
+        R"([{"_id":"1","question":"Q?","answer":"yes","type":"bridge","supporting_facts":[["T",0],["T",1]],
                        "context":[["T",["One."," Two.","Three."]],["U",["Four."]]]}])");
   const auto dataset = load("hotpot", "h.json");
   ASSERT_TRUE(dataset.ok()) << dataset.error().message;
@@ -97,7 +99,9 @@ TEST_F(Readers, SquadAndCacheblend) {
   ASSERT_TRUE(squad.ok()) << squad.error().message;
   EXPECT_EQ(squad->documents[0].title, "Super Bowl");
   EXPECT_THAT(squad->questions[0].answers, ElementsAre("May"));
-  write("c.json", R"([{"question":"when","answers":["may"],"ctxs":[{"title":"","text":"a"},{"title":"","text":"b"}]}])");
+  write(
+      "c.json",
+      R"([{"question":"when","answers":["may"],"ctxs":[{"title":"","text":"a"},{"title":"","text":"b"}]}])");
   const auto cacheblend = load("cacheblend", "c.json");
   ASSERT_TRUE(cacheblend.ok()) << cacheblend.error().message;
   EXPECT_THAT(cacheblend->questions[0].own, SizeIs(2));
@@ -109,7 +113,8 @@ TEST_F(Readers, DamageIsNamedWithFileAndRecord) {
   EXPECT_THAT(load("musique", "m.jsonl").error().message, HasSubstr("'id' is not a text"));
   write("m.jsonl", "{\"id\": \n");
   EXPECT_THAT(load("musique", "m.jsonl").error().message, HasSubstr("line 1 is not JSON"));
-  write("h.json", R"([{"_id":"1","question":"Q","answer":"a","type":"t","supporting_facts":[[]],"context":[]}])");
+  write("h.json",
+        R"([{"_id":"1","question":"Q","answer":"a","type":"t","supporting_facts":[[]],"context":[]}])");
   EXPECT_EQ(load("hotpot", "h.json").error().kind, ErrorKind::kCorrupt);
   write("s.json", "[1, 2]");
   EXPECT_EQ(load("squad", "s.json").error().kind, ErrorKind::kCorrupt);
@@ -128,7 +133,8 @@ std::string many_paragraphs(int count) {
 TEST_F(Readers, NeedlesStandWhereTheirSpansSay) {
   write("books/a.md", many_paragraphs(100));
   write("books/b.md", many_paragraphs(100));
-  const std::map<std::string, std::string> options{{"needles", "9"}, {"bytes", "9000"}, {"section_bytes", "300"}};
+  const std::map<std::string, std::string> options{
+      {"needles", "9"}, {"bytes", "9000"}, {"section_bytes", "300"}};
   const auto dataset = load("needles", "books", options);
   ASSERT_TRUE(dataset.ok()) << dataset.error().message;
   ASSERT_THAT(dataset->questions, SizeIs(9));
@@ -177,8 +183,8 @@ TEST_F(Readers, PepsAskForHeaderFields) {
   EXPECT_EQ(text_of(*dataset, superseded.gold[0].places[0]), "Superseded-By: 314");
   EXPECT_EQ(text_of(*dataset, superseded.gold[0].places[1]), "Replaces: 241");
   const Question& author = *by_id.at("pep-0241/author");
-  EXPECT_THAT(author.answers, ElementsAre("A.M. Kuchling", "Bob Ray", "A.M. Kuchling, Bob Ray",
-                                          "A.M. Kuchling and Bob Ray"));
+  EXPECT_THAT(author.answers,
+              ElementsAre("A.M. Kuchling", "Bob Ray", "A.M. Kuchling, Bob Ray", "A.M. Kuchling and Bob Ray"));
   EXPECT_THAT(text_of(*dataset, author.gold[0].places[0]), HasSubstr("(Bob Ray)"));
   EXPECT_THAT(by_id.at("pep-0241/created")->answers,
               testing::IsSupersetOf({"02-Mar-2001", "2 March 2001", "March 2, 2001", "2001-03-02"}));
@@ -242,14 +248,16 @@ TEST(RealData, EveryBuiltInTaskLoads) {
   const char* folder = std::getenv("RHAPSODE_EVAL_DATA");
   if (!folder) GTEST_SKIP() << "set RHAPSODE_EVAL_DATA to a folder made by scripts/fetch_eval_data.sh";
   const std::map<std::string, size_t> expected{
-      {"multihop-dev", 564}, {"nq-open-oracle", 633},  {"xquad-en", 1190}, {"cacheblend-musique", 150},
-      {"needles-books", 100}, {"needles-peps", 100}, {"citations", 1823}};
+      {"multihop-dev", 564},  {"nq-open-oracle", 633}, {"xquad-en", 1190}, {"cacheblend-musique", 150},
+      {"needles-books", 100}, {"needles-peps", 100},   {"citations", 1823}};
   for (const std::string& name : task_names()) {
     const auto dataset = load_dataset(*find_task(name), folder, true);
     ASSERT_TRUE(dataset.ok()) << dataset.error().message;
     const size_t least = name == "peps" ? 200 : expected.at(name);
     EXPECT_GE(dataset->questions.size(), least) << name;
-    if (name != "peps") { EXPECT_EQ(dataset->questions.size(), least) << name; }
+    if (name != "peps") {
+      EXPECT_EQ(dataset->questions.size(), least) << name;
+    }
     for (const Question& question : dataset->questions) EXPECT_FALSE(question.answers.empty()) << question.id;
   }
 }

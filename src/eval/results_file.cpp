@@ -8,7 +8,7 @@ namespace rhapsode::eval {
 namespace {
 
 constexpr uint64_t kMostBytes = 1ull << 30;
-constexpr std::array<std::string_view, 8> kFreeSettings{"contexts", "limit",   "command",  "commit",
+constexpr std::array<std::string_view, 8> kFreeSettings{"contexts", "limit",   "command", "commit",
                                                         "version",  "machine", "started", "baseline"};
 
 std::string line_of(const Json& json) {

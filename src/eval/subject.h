@@ -1,8 +1,8 @@
 // Subject: what is measured, behind the few calls that the measurements need.
 //
-// MemorySubject (memory_subject.h) is a model with a memory; tests use one without a model. Places are spans of
-// the data set's documents; a span stands for every stored passage that overlaps it. Threads: one at a time.
-// Errors: a failed call spoils one question, never the run.
+// MemorySubject (memory_subject.h) is a model with a memory; tests use one without a model. Places are spans
+// of the data set's documents; a span stands for every stored passage that overlaps it. Threads: one at a
+// time. Errors: a failed call spoils one question, never the run.
 #pragma once
 
 #include <cstdint>

@@ -11,10 +11,11 @@
 namespace rhapsode::eval {
 namespace {
 
-constexpr std::array<std::string_view, 9> kFirst{"em",  "f1", "subspan", "values", "cacheblend_f1",
+constexpr std::array<std::string_view, 9> kFirst{"em",  "f1", "subspan", "values",   "cacheblend_f1",
                                                  "nll", "kl", "top1",    "gold_read"};
-constexpr std::array<std::string_view, 8> kLast{"cited",   "cited_gold",  "first_sentence", "first_sentence_gold",
-                                                "ttft_ms", "tokens_read", "cite_ms",        "cite_share"};
+constexpr std::array<std::string_view, 8> kLast{
+    "cited",   "cited_gold",  "first_sentence", "first_sentence_gold",
+    "ttft_ms", "tokens_read", "cite_ms",        "cite_share"};
 const std::string kAll = "all";
 
 // By metric, by question.
@@ -92,9 +93,8 @@ std::vector<std::string> ordered_contexts(const std::map<std::string, Cell>& cel
     const auto context = context_named(name);
     return context ? static_cast<int>(*context) : 1000;
   };
-  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return place(a) < place(b);
-  });
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
   return names;
 }
 
@@ -129,8 +129,8 @@ Summary summarise(const std::vector<Record>& records, const std::string& baselin
     const auto base = contexts.find(baseline);
     for (const std::string& context : ordered_contexts(contexts)) {
       const Cell& cell = contexts.at(context);
-      ContextSummary row{context, static_cast<int>(cell.questions.size()), cell.errors,
-                         intervals(cell.values, seed), {}};
+      ContextSummary row{
+          context, static_cast<int>(cell.questions.size()), cell.errors, intervals(cell.values, seed), {}};
       if (base != contexts.end() && context != baseline) {
         row.differences = differences(cell.values, base->second.values, seed);
       }

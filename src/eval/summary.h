@@ -27,7 +27,7 @@ struct GroupSummary {
 };
 
 struct Summary {
-  std::string baseline;                        // a context; empty: none
+  std::string baseline;  // a context; empty: none
   std::vector<GroupSummary> groups;
   std::map<std::string, std::string> failures;  // of each context, the first error
 };
