@@ -1,0 +1,88 @@
+#include "index/scan_question.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace rhapsode::index {
+namespace {
+
+constexpr int kHighestLevel = 15;
+constexpr int kCandidates = 24;             // scales that are tried for a token
+constexpr float kSmallestCandidate = 0.4f;  // of the scale that reaches the largest value
+
+// The odd level next to value / scale.
+int level_of(float value, float inverse) {
+  const int pair = static_cast<int>(std::floor(std::clamp(value * inverse, -15.0f, 15.0f) * 0.5f));
+  return std::clamp(2 * pair + 1, -kHighestLevel, kHighestLevel);
+}
+
+double squared_error(std::span<const float> values, float scale) {
+  double error = 0.0;
+  const float inverse = 1.0f / scale;
+  for (const float value : values) {
+    const double difference = value - scale * static_cast<float>(level_of(value, inverse));
+    error += difference * difference;
+  }
+  return error;
+}
+
+// Values are spread like a normal distribution: clipping the few largest makes all others finer.
+float best_scale(std::span<const float> values) {
+  float largest = 0.0f;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  const float full = largest / static_cast<float>(kHighestLevel);
+  if (!(full > 1e-30f) || !std::isfinite(full)) return 0.0f;
+  float best = full;
+  double best_error = squared_error(values, full);
+  for (int i = 1; i < kCandidates; ++i) {
+    const float share = 1.0f - (1.0f - kSmallestCandidate) * static_cast<float>(i) / kCandidates;
+    const double error = squared_error(values, full * share);
+    if (error < best_error) {
+      best = full * share;
+      best_error = error;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+FourBitQuestion::FourBitQuestion(const QuestionVectors& question)
+    : dimensions(question.dimensions),
+      tokens(question.tokens()),
+      words((question.dimensions + 63) / 64),
+      levels(question.vectors.size()),
+      planes(static_cast<size_t>(tokens) * static_cast<size_t>(words) * kPlanes) {
+  const auto d = static_cast<size_t>(dimensions);
+  for (size_t t = 0; t < static_cast<size_t>(tokens); ++t) {
+    const std::span<const float> values = std::span(question.vectors).subspan(t * d, d);
+    const float scale = best_scale(values);
+    scales.push_back(scale);
+    uint64_t* token_planes = planes.data() + t * static_cast<size_t>(words) * kPlanes;
+    for (size_t i = 0; i < d; ++i) {
+      const int level = scale > 0.0f ? level_of(values[i], 1.0f / scale) : 1;
+      levels[t * d + i] = static_cast<int8_t>(level);
+      const auto bits = static_cast<unsigned>((level + kHighestLevel) / 2);
+      for (size_t b = 0; b < kPlanes; ++b) {
+        token_planes[i / 64 * kPlanes + b] |= uint64_t{bits >> b & 1u} << (i % 64);
+      }
+    }
+  }
+}
+
+FloatQuestion::FloatQuestion(const QuestionVectors& question)
+    : dimensions(question.dimensions),
+      tokens(question.tokens()),
+      words((question.dimensions + 63) / 64),
+      scales(question.weights.size(), 1.0f) {
+  const auto d = static_cast<size_t>(dimensions);
+  const size_t blocks = (scales.size() + kTokenBlock - 1) / kTokenBlock;
+  vectors.resize(blocks * d * kTokenBlock);
+  for (size_t t = 0; t < scales.size(); ++t) {
+    float* block = vectors.data() + t / kTokenBlock * d * kTokenBlock;
+    for (size_t i = 0; i < d; ++i) block[i * kTokenBlock + t % kTokenBlock] = question.vectors[t * d + i];
+  }
+}
+
+}  // namespace rhapsode::index
