@@ -6,7 +6,8 @@
 // content a source had from when to when; a passage is *visible* when its content is complete and some
 // version of a source, current at the time asked for, has it. Threads: one thread at a time an object; any
 // number of read-only objects in any process beside one writer. Errors: kPermission/kCancelled when another
-// process writes, kNoSpace when the disk is full (nothing changes then), kCorrupt with file and what to do.
+// process writes or the catalog is read-only, kNoSpace when the disk is full (nothing changes then), kCorrupt
+// with file and what to do. Ids of contents and passages are never used twice.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@
 
 namespace rhapsode::store {
 
+struct CatalogState;
+
 class Catalog {
  public:
   // Makes the folder when `create`. A writer holds LOCK, cuts segments to their committed length and removes
@@ -42,26 +45,39 @@ class Catalog {
   // --- Writing ---
   // The content of these bytes and this recipe (reader, cutter and tokenizer versions), complete or begun.
   Result<std::optional<ContentInfo>> find_content(const ContentKey& key) const;
-  // Stores the text durably and the passages' places; nothing is visible yet. Returns the new content.
+  // Stores the text durably and the passages' places; nothing is visible yet. Returns the new content, or the
+  // one that was begun before with the same key and `named_after`.
   Result<ContentInfo> begin_content(const ContentKey& key, const ContentRecord& record);
   // Passages of a begun content that have codes already: a killed add() goes on behind them.
   Result<std::vector<int>> encoded_ordinals(int64_t content) const;
-  // Appends codes and KV (may be empty), syncs, and commits them in one transaction.
+  // Appends codes and KV (may be empty), syncs, and commits them in one transaction; what a passage had is
+  // replaced. KV makes its own room under the cap as evict_kv() does; kTooLarge when it cannot.
   Status put_encoded(int64_t content, std::span<const EncodedPassage> passages);
   // Makes the content complete and the source's current version, replacing what was there, in one commit.
+  // A version is what the source's bytes were: with the same bytes no version begins; its content (read anew
+  // by another recipe, or renamed), title, tags and event time are brought up to date in place. Publishing
+  // what is there already changes nothing. kInvalidArgument while passages lack codes.
   Status publish(const SourceRecord& source, int64_t content);
   // Ends the sources' current versions (what `as_of` finds stays). Unknown names are ignored and not counted.
   Result<int> retire(std::span<const std::string> sources);
-  // Erases sources, all versions: rewrites the segments, the text index and the database, so that no byte of
-  // contents that nothing else holds remains in any file.
+  // Erases sources (exact names), all versions, and every content that was begun and not published: rewrites
+  // the segments, the text index and the database, so that no byte of contents that nothing else holds
+  // remains in any file. Contents in `renamed` stay usable but carry an erased name: begin, encode and
+  // publish them under the source given there (find_content() no longer finds them), which drops the old
+  // ones, then erase() the same names again. kCancelled when another process still reads what was erased:
+  // the erasure is done except for the catalog's own file, and the next writer that opens finishes it.
   Result<Erased> erase(std::span<const std::string> sources);
+
+  // Drops contents that were begun and never published. Returns how many.
+  Result<int> drop_unfinished();
 
   // --- KV made later ---
   Status put_kv(std::string_view fingerprint, std::span<const KvRecord> records);
   // Removes KV extents: of other fingerprints first, then by (tokens x uses) / bytes and age, until `bytes`
-  // are free below the cap. Returns what was freed.
+  // are free on the disk below the cap (kKvCapSetting). Returns what was freed; kTooLarge, and nothing is
+  // removed, when `bytes` is more than the cap.
   Result<uint64_t> evict_kv(std::string_view fingerprint, uint64_t bytes);
-  // A damaged extent: never handed out again, counted.
+  // The passage's KV is damaged: it is never handed out again, and counted.
   Status quarantine(int64_t passage);
   // Drops codes and KV of every passage (another model takes over); texts and sources stay.
   Status drop_encodings();
@@ -71,13 +87,14 @@ class Catalog {
   Result<std::vector<VersionRow>> versions(std::string_view source) const;
   // Ids of visible passages, ascending.
   Result<std::vector<int64_t>> visible_passages(const Selection& selection) const;
+  // Those of the ids that are visible, in their order.
   Result<std::vector<PassageRow>> passages(std::span<const int64_t> ids, const Selection& selection) const;
   Result<std::vector<PassageRow>> passages_of(std::string_view source) const;  // of the current version
   // The text of a content, checked against its hash; a range of it.
   Result<std::string> text(int64_t content) const;
   Result<std::string> passage_text(int64_t passage) const;
-  // BM25 (k1 1.2, b 0.75) of the visible passages among `allowed` (ascending ids; empty: all) that hold any
-  // of the terms, best first; scores are positive.
+  // BM25 (k1 1.2, b 0.75) of the passages among `allowed` (ascending ids; empty: all that are visible now)
+  // that hold any of the terms, best first; scores are positive. Repeated terms count once.
   Result<std::vector<TermHit>> best_by_terms(std::span<const std::string> terms,
                                              std::span<const int64_t> allowed, int count) const;
   // The same score for given passages, 0 where no term occurs; in their order.
@@ -85,14 +102,15 @@ class Catalog {
                                               std::span<const int64_t> ids) const;
   // In how many passages each token occurs, and how many passages there are.
   Result<TokenFrequencies> token_frequencies(std::span<const int32_t> tokens) const;
-  // The codes of passages in their order (empty where there are none), owned by the catalog until the next
-  // writing call or refresh().
+  // The codes of passages in their order (empty where there are none or they are damaged, which stats() and
+  // check() count), owned by the catalog until the next writing call or refresh().
   Result<std::vector<CodeView>> codes(std::span<const int64_t> ids) const;
   // The KV extent of a passage under a fingerprint; nullopt when there is none. Counts its use (writers
   // only).
   Result<std::optional<KvExtent>> kv_extent(std::string_view fingerprint, int64_t passage) const;
+  // kCorrupt: damaged, quarantine() it. kNotFound: a writer has removed it meanwhile.
   Status read_kv(const KvExtent& extent, std::span<std::byte> bytes) const;
-  // Follows what another process has committed since.
+  // Lets go of views and files of an earlier state. Reading calls follow other processes' commits anyway.
   Status refresh();
 
   Result<CatalogStats> stats(std::string_view fingerprint) const;
@@ -100,9 +118,8 @@ class Catalog {
   Result<CheckResult> check() const;
 
  private:
-  struct Impl;
-  explicit Catalog(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Catalog(std::unique_ptr<CatalogState> state);
+  std::unique_ptr<CatalogState> state_;
 };
 
 }  // namespace rhapsode::store

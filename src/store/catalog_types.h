@@ -6,24 +6,32 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "store/segment_file.h"
 
 namespace rhapsode::store {
 
+// Settings that the catalog itself reads.
+inline constexpr std::string_view kFingerprintSetting = "fingerprint";  // of the KV in use
+inline constexpr std::string_view kKvCapSetting = "kv_cap_bytes";       // decimal; absent or 0: no cap
+
 struct CatalogOptions {
   std::filesystem::path folder;
   bool create = false;
   bool read_only = false;
-  uint64_t segment_bytes = 256ull << 20;  // a segment is sealed when it is longer
+  uint64_t segment_bytes =
+      256ull << 20;    // a segment is sealed when it is longer (or than 1/16 of the KV cap)
+  int wait_ms = 5000;  // for another process: a reader that still holds what was erased, a busy catalog
 };
 
 // Sources to look at. `sources` are names or folders above them; empty lists mean all.
 struct Selection {
   std::vector<std::string> sources;
   std::vector<std::string> tags;  // all of these
-  std::string as_of;              // ISO 8601 UTC; empty: now
+  // ISO 8601; a day means its last moment; empty: now, whatever event times say.
+  std::string as_of;
 };
 
 struct ContentKey {
@@ -82,10 +90,17 @@ struct SourceRecord {
   uint64_t bytes = 0;      // of the source as it was read
 };
 
+// A content whose headers carry the name of an erased source, while another source still holds it.
+struct RenamedContent {
+  int64_t content = 0;
+  std::string source;  // the first by name that holds it
+};
+
 struct Erased {
-  std::vector<std::string> sources;
+  std::vector<std::string> sources;  // in the order asked for, each once
   int passages = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // of texts, codes and KV
+  std::vector<RenamedContent> renamed;
 };
 
 struct SourceRow {

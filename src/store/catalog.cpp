@@ -1,0 +1,255 @@
+#include "store/catalog.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "store/catalog_schema.h"
+#include "store/catalog_state.h"
+
+namespace rhapsode::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kSegmentsUnderCap = 16;
+
+CatalogState* state_of(sqlite3_context* context) {
+  return static_cast<CatalogState*>(sqlite3_user_data(context));
+}
+
+std::string_view text_of(sqlite3_value* value) {
+  const auto* bytes = reinterpret_cast<const char*>(sqlite3_value_text(value));
+  return bytes == nullptr ? std::string_view()
+                          : std::string_view(bytes, static_cast<size_t>(sqlite3_value_bytes(value)));
+}
+
+bool has_name(const RowFilter& filter, std::string_view name) {
+  if (filter.names.empty() || filter.names.contains(name)) return true;
+  for (size_t slash = name.find('/'); slash != std::string_view::npos; slash = name.find('/', slash + 1)) {
+    if (filter.names.contains(name.substr(0, slash))) return true;
+  }
+  return false;
+}
+
+// Tags are stored one a line.
+bool has_tags(const RowFilter& filter, std::string_view lines) {
+  return std::all_of(filter.tags.begin(), filter.tags.end(), [&](const std::string& wanted) {
+    std::string_view rest = lines;
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      if (rest.substr(0, end) == wanted) return true;
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return false;
+  });
+}
+
+void sql_selected(sqlite3_context* context, int, sqlite3_value** values) {
+  const RowFilter& filter = state_of(context)->filter;
+  sqlite3_result_int(context,
+                     has_name(filter, text_of(values[0])) && has_tags(filter, text_of(values[1])) ? 1 : 0);
+}
+
+void sql_listed(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto& ids = state_of(context)->filter.ids;
+  sqlite3_result_int(context,
+                     std::binary_search(ids.begin(), ids.end(), sqlite3_value_int64(values[0])) ? 1 : 0);
+}
+
+Error not_there(const fs::path& folder) {
+  return make_error(ErrorKind::kNotFound, "there is no memory in {}: add something to make one",
+                    folder.string());
+}
+
+Result<std::unique_ptr<Database>> open_database(const CatalogOptions& options) {
+  const fs::path path = options.folder / "catalog.db";
+  const DatabaseOptions how{options.read_only, options.create, options.wait_ms};
+  RH_TRY(auto database, Database::open(path, how));
+  RH_TRY(const bool made, check_schema(*database));
+  if (!made && (options.read_only || !options.create)) return not_there(options.folder);
+  if (!made) {
+    RH_TRY_STATUS(create_schema(*database));
+    RH_TRY_STATUS(sync_directory(options.folder));
+  }
+  return database;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options) {
+  std::error_code ignored;
+  const bool there = fs::exists(options.folder / "catalog.db", ignored);
+  if (!there && (!options.create || options.read_only)) return not_there(options.folder);
+  FileLock lock;
+  if (!options.read_only) {
+    RH_TRY_STATUS(make_directories(options.folder / "texts"));
+    auto held = FileLock::acquire(options.folder / "LOCK", false);
+    if (!held.ok() && held.error().kind == ErrorKind::kCancelled) {
+      return make_error(ErrorKind::kCancelled,
+                        "another process is writing to the memory in {}: wait until it is done",
+                        options.folder.string());
+    }
+    if (!held.ok()) return held.error();
+    lock = std::move(*held);
+  }
+  RH_TRY(auto database, open_database(options));
+  auto state = std::make_unique<CatalogState>(options, std::move(lock), std::move(database));
+  RH_TRY_STATUS(state->register_functions());
+  if (!options.read_only) RH_TRY_STATUS(state->recover());
+  return std::unique_ptr<Catalog>(new Catalog(std::move(state)));
+}
+
+Catalog::Catalog(std::unique_ptr<CatalogState> state) : state_(std::move(state)) {}
+Catalog::~Catalog() = default;
+
+CatalogState::CatalogState(CatalogOptions given, FileLock held, std::unique_ptr<Database> opened)
+    : options(std::move(given)),
+      lock(std::move(held)),
+      database(std::move(opened)),
+      texts(options.folder / "texts"),
+      segments(*database, options.folder, options.segment_bytes) {}
+
+CatalogState::~CatalogState() {
+  // Uses only guide eviction: losing some is no harm.
+  if (options.read_only || pending_uses.empty()) return;
+  auto scope = WriteScope::begin(*this);
+  if (scope.ok()) static_cast<void>(scope->commit().ok());
+}
+
+Status CatalogState::register_functions() {
+  const int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
+  sqlite3* const handle = database->handle();
+  int code = sqlite3_create_function_v2(handle, "rh_selected", 2, flags, this, sql_selected, nullptr, nullptr,
+                                        nullptr);
+  if (code == SQLITE_OK) {
+    code = sqlite3_create_function_v2(handle, "rh_listed", 1, flags, this, sql_listed, nullptr, nullptr,
+                                      nullptr);
+  }
+  if (code != SQLITE_OK) return database->error(code);
+  return {};
+}
+
+Status CatalogState::sweep() {
+  RH_TRY_STATUS(segments.recover());
+  return texts.sweep([this](const std::string& sha256) -> Result<bool> {
+    RH_TRY(const int64_t known, database->number("SELECT count(*) FROM texts WHERE sha256 = ?", sha256));
+    return known != 0;
+  });
+}
+
+Status CatalogState::recover() {
+  RH_TRY_STATUS(sweep());
+  RH_TRY(const uint64_t cap, kv_cap());
+  if (cap != 0) segments.set_segment_bytes(std::min(options.segment_bytes, cap / kSegmentsUnderCap));
+  RH_TRY(const int64_t erasing, database->number("SELECT value FROM counters WHERE name = 'erasing'"));
+  if (erasing == 0) return {};
+  // Another process may still read what an earlier erase() removed: then the next writer tries again.
+  const Status finished = scrub();
+  if (!finished.ok() && finished.error().kind != ErrorKind::kCancelled) return finished;
+  return {};
+}
+
+void CatalogState::forget_views() {
+  segments.release_views();
+  sound_codes.clear();
+  visible_now.reset();
+}
+
+Status CatalogState::flush_uses() {
+  for (const auto& [key, uses] : pending_uses) {
+    RH_TRY_STATUS(
+        database->run("UPDATE kv_extents SET uses = uses + ?, last_use = unixepoch() WHERE passage = ? AND "
+                      "fingerprint = ?",
+                      uses, key.first, key.second));
+  }
+  return {};
+}
+
+Result<int64_t> CatalogState::known_label(std::string_view text) const {
+  return database->number("SELECT id FROM labels WHERE text = ?", text);
+}
+
+Result<int64_t> CatalogState::label(std::string_view text) {
+  RH_TRY(const int64_t known, known_label(text));
+  if (known != 0) return known;
+  RH_TRY_STATUS(database->run("INSERT INTO labels(text) VALUES(?)", text));
+  return database->last_insert_id();
+}
+
+Result<std::optional<std::string>> CatalogState::setting(std::string_view key) const {
+  RH_TRY(Statement rows, database->prepare("SELECT value FROM settings WHERE key = ?"));
+  rows.bind(1, key);
+  RH_TRY(const bool row, rows.step());
+  if (!row) return std::optional<std::string>();
+  return std::optional<std::string>(rows.text(0));
+}
+
+Result<uint64_t> CatalogState::kv_cap() const {
+  RH_TRY(const auto text, setting(kKvCapSetting));
+  uint64_t cap = 0;
+  if (!text || text->empty()) return cap;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), cap);
+  if (error != std::errc() || end != text->data() + text->size()) {
+    return make_error(ErrorKind::kInvalidArgument, "{}: the setting {} is no number of bytes",
+                      database->path().string(), kKvCapSetting);
+  }
+  return cap;
+}
+
+Result<WriteScope> WriteScope::begin(CatalogState& state) {
+  if (state.options.read_only) {
+    return make_error(ErrorKind::kPermission,
+                      "the memory in {} was opened to be read only: nothing is written to it",
+                      state.options.folder.string());
+  }
+  state.forget_views();
+  RH_TRY(Transaction transaction, Transaction::begin(*state.database));
+  WriteScope scope(&state, std::move(transaction));
+  RH_TRY_STATUS(state.flush_uses());
+  return scope;
+}
+
+WriteScope::~WriteScope() {
+  if (state_ == nullptr) return;
+  transaction_.reset();
+  state_->segments.discard();
+}
+
+Status WriteScope::commit() {
+  RH_TRY_STATUS(state_->segments.sync());
+  RH_TRY_STATUS(transaction_->commit());
+  CatalogState& state = *std::exchange(state_, nullptr);
+  state.pending_uses.clear();
+  state.visible_now.reset();
+  return state.segments.remove_dropped_files();
+}
+
+Result<std::optional<std::string>> Catalog::setting(std::string_view key) const {
+  return state_->setting(key);
+}
+
+Status Catalog::set_settings(const std::map<std::string, std::string>& values) {
+  RH_TRY(WriteScope scope, WriteScope::begin(*state_));
+  for (const auto& [key, value] : values) {
+    RH_TRY_STATUS(state_->database->run(
+        "INSERT INTO settings(key, value) VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET "
+        "value = excluded.value",
+        key, value));
+  }
+  RH_TRY(const uint64_t cap, state_->kv_cap());
+  RH_TRY_STATUS(scope.commit());
+  const uint64_t most = state_->options.segment_bytes;
+  state_->segments.set_segment_bytes(cap == 0 ? most : std::min(most, cap / kSegmentsUnderCap));
+  return {};
+}
+
+Status Catalog::refresh() {
+  state_->forget_views();
+  return {};
+}
+
+std::string json_list(std::span<const int64_t> ids) {
+  return fmt::format("[{}]", fmt::join(ids, ","));
+}
+
+}  // namespace rhapsode::store

@@ -1,0 +1,120 @@
+// What the parts of the catalog share: the open database, files and caches. Internal to store/catalog_*.cpp.
+//
+// Threads: as Catalog. Every change goes through a WriteScope: one transaction over the database, with the
+// segment files following it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "io/file.h"
+#include "store/catalog.h"
+#include "store/segment_set.h"
+#include "store/sqlite_database.h"
+#include "store/text_files.h"
+
+namespace rhapsode::store {
+
+// What the SQL functions rh_selected(name, tags) and rh_listed(id) ask; set before a statement is stepped.
+struct RowFilter {
+  std::set<std::string, std::less<>> names;  // of sources or folders above them; empty: all
+  std::vector<std::string> tags;
+  std::span<const int64_t> ids;  // ascending
+};
+
+struct CatalogState {
+  CatalogState(CatalogOptions given, FileLock held, std::unique_ptr<Database> opened);
+  ~CatalogState();
+
+  CatalogOptions options;
+  FileLock lock;
+  std::unique_ptr<Database> database;
+  TextFiles texts;
+  SegmentSet segments;
+  RowFilter filter;
+
+  // Uses of KV that no commit has counted yet, by passage and fingerprint label.
+  std::map<std::pair<int64_t, int64_t>, int64_t> pending_uses;
+  std::unordered_set<int64_t> sound_codes;    // passages whose codes matched their checksum
+  std::unordered_set<int64_t> damaged_codes;  // and those whose did not
+  int64_t damaged_extents = 0;                // lost while segments were rewritten, since open()
+  std::optional<std::vector<int64_t>> visible_now;
+  int64_t visible_data_version = -1;
+
+  Status register_functions();
+  // Cuts and removes what no commit knows: left-overs of killed or failed calls.
+  Status sweep();
+  Status recover();
+  Status flush_uses();
+  // After every change of ours, and on refresh().
+  void forget_views();
+
+  Result<int64_t> label(std::string_view text);              // made when it is new
+  Result<int64_t> known_label(std::string_view text) const;  // 0: unknown
+  Result<std::optional<std::string>> setting(std::string_view key) const;
+  Result<uint64_t> kv_cap() const;  // 0: none
+
+  Result<ContentInfo> content_info(int64_t content) const;
+  Result<const std::vector<int64_t>*> visible_passages_now();
+  Status complete_content(int64_t content);
+  // Drops a content that no version has and counts it in `erased`. The text's file goes with the next sweep,
+  // at once by scrub().
+  Status drop_content(int64_t content, Erased& erased);
+  Result<int> drop_contents(std::string_view where, Erased& erased);
+  Status unindex_content(int64_t content);
+  Status drop_code_extent(int64_t passage);
+  Status drop_kv_extents(std::string_view where);
+  Status store_codes(int64_t passage, const EncodedPassage& encoded);
+  Status store_kv(int64_t passage, int64_t fingerprint, std::span<const std::byte> kv);
+  // Frees `bytes` below the cap; what that gave back.
+  Result<uint64_t> make_kv_room(std::string_view fingerprint, uint64_t bytes);
+  Result<uint64_t> drop_least_valuable_kv(std::string_view fingerprint, uint64_t bytes);
+  // Gives the room of stale extents back: empty segments go, KV becomes holes, mostly stale ones are
+  // rewritten.
+  Status reclaim();
+  // Inside a transaction: no stale byte stays in any segment.
+  Status rewrite_stale();
+  // Removes left-over files; rewrites the text index, the database and its log, so that nothing dropped is
+  // left in them.
+  Status scrub();
+  Status truncate_log();
+};
+
+// The scope of one change: begin, work, commit; everything is undone without commit().
+class WriteScope {
+ public:
+  // kPermission on a read-only catalog.
+  static Result<WriteScope> begin(CatalogState& state);
+  WriteScope(WriteScope&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)), transaction_(std::move(other.transaction_)) {}
+  WriteScope& operator=(WriteScope&&) = delete;
+  ~WriteScope();
+  // Syncs segments, commits, then removes the files that the change made superfluous.
+  Status commit();
+
+ private:
+  WriteScope(CatalogState* state, Transaction transaction)
+      : state_(state), transaction_(std::move(transaction)) {}
+  CatalogState* state_ = nullptr;
+  std::optional<Transaction> transaction_;
+};
+
+// SQL about `versions v JOIN sources s`: what a selection sees. Parameter ?1 is the time, where there is one.
+struct VisibleRows {
+  std::string where;
+  std::optional<int64_t> at_ms;
+};
+Result<VisibleRows> visible_rows(const Selection& selection, RowFilter& filter);
+
+// "[1,2,3]" for json_each().
+std::string json_list(std::span<const int64_t> ids);
+
+}  // namespace rhapsode::store
