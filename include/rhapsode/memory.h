@@ -41,6 +41,8 @@ class Memory {
 
   Result<std::vector<FoundPassage>> search(const std::string& question, const SearchOptions& options);
   Result<Answer> ask(const AskOptions& options);
+  // How likely `answer` (its first tokens) would be as the reply to the same ask(): for measurements.
+  Result<AnswerScore> score(const AskOptions& options, const std::string& answer, int most_tokens = 64);
 
   Result<std::vector<SourceInfo>> list(const SourceFilter& filter);
   Result<SourceDetail> show(const std::string& source);

@@ -80,7 +80,7 @@ struct AskOptions {
   SourceFilter filter;
   std::vector<Message> history;  // earlier turns: user and assistant alternately
   int budget_tokens = 2560;      // of memory to read
-  int most_passages = 5;
+  int most_passages = 5;         // 0: read nothing, answer from the question alone
   ReadPolicy policy = ReadPolicy::kAuto;
   ReadOrder order = ReadOrder::kSequential;
   std::vector<int64_t> passages;  // read exactly these, in this order, instead of routing

@@ -112,6 +112,11 @@ struct Answer {
   std::vector<FoundPassage> passages;  // as read: best last
 };
 
+struct AnswerScore {
+  std::vector<int32_t> tokens;             // of the answer
+  std::vector<std::vector<float>> logits;  // [tokens][vocabulary], of what stands in each token's place
+};
+
 struct SourceInfo {
   std::string source;
   std::string kind;  // "markdown"

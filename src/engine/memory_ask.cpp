@@ -111,17 +111,22 @@ class Memory::Asking {
     RH_TRY_STATUS(place());
     RH_TRY_STATUS(load());
     RH_TRY(const Response response, generate());
-    if (options_.cite && response.finish != FinishReason::kCancelled) RH_TRY_STATUS(cite(response));
+    const bool citable = !reading_.passages.empty() && response.finish != FinishReason::kCancelled;
+    if (options_.cite && citable) RH_TRY_STATUS(cite(response));
     answer_.passages = std::move(reading_.passages);
     answer_.timing.total_ms = ms_between(begin_ns_, now_ns());
     return std::move(answer_);
   }
+
+  Result<AnswerScore> score(const std::string& answer, int most_tokens);
 
  private:
   Status check() const;
   Result<bool> choose();
   Status place();
   Status load();
+  std::vector<int32_t> prompt() const;
+  Result<std::shared_ptr<Generation::State>> reader(Request request);
   Result<Response> generate();
   Status cite(const Response& response);
   Answer abstained();
@@ -139,9 +144,10 @@ Status Memory::Asking::check() const {
   if (options_.question.find_first_not_of(" \t\r\n") == std::string::npos) {
     return make_error(ErrorKind::kInvalidArgument, "the question is empty");
   }
-  if (options_.budget_tokens < 1 || options_.most_passages < 1) {
+  if (options_.budget_tokens < 1 || options_.most_passages < 0) {
     return make_error(ErrorKind::kInvalidArgument,
-                      "a budget of {} tokens in {} passages reads nothing: both must be at least 1",
+                      "a budget of {} tokens in {} passages has no meaning: give at least 1 token, and 0 "
+                      "passages to read nothing",
                       options_.budget_tokens, options_.most_passages);
   }
   return {};
@@ -149,6 +155,7 @@ Status Memory::Asking::check() const {
 
 // False when the memory holds nothing that fits the question.
 Result<bool> Memory::Asking::choose() {
+  if (options_.passages.empty() && options_.most_passages == 0) return true;
   RH_TRY(const store::Selection selection, memory_.selection(options_.filter));
   recall::Route route;
   if (options_.passages.empty()) {
@@ -236,6 +243,37 @@ Status Memory::Asking::load() {
   return {};
 }
 
+std::vector<int32_t> Memory::Asking::prompt() const {
+  std::vector<int32_t> tokens = memory_.frame->prefix();
+  for (const PassageTokens& passage : reading_.tokens) {
+    tokens.insert(tokens.end(), passage.tokens.begin(), passage.tokens.end());
+  }
+  tokens.insert(tokens.end(), reading_.tail.begin(), reading_.tail.end());
+  return tokens;
+}
+
+// A request that reads what was chosen, the way that was chosen.
+Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request request) {
+  auto state = std::make_shared<Generation::State>(std::move(request), *memory_.engine.pool);
+  state->submitted_ns = now_ns();
+  state->use_prefix_cache = answer_.policy != ReadPolicy::kFull;
+  if (answer_.policy != ReadPolicy::kReuse) return state;
+  RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
+  const auto add_run = [&](std::span<const store::PagePin> pages, size_t tokens, int32_t shift) {
+    engine::ContextRun run{{}, static_cast<int>(tokens), shift};
+    for (const store::PagePin& page : pages) run.pages.push_back(page.share());
+    state->runs.push_back(std::move(run));
+  };
+  std::string provenance = memory_.kv_fingerprint;
+  add_run(prefix, memory_.frame->prefix().size(), 0);
+  for (size_t i = 0; i < reading_.passages.size(); ++i) {
+    add_run(reading_.pages[i], reading_.tokens[i].tokens.size(), reading_.shifts[i]);
+    provenance += fmt::format(";{}@{}", reading_.passages[i].passage.id, reading_.shifts[i]);
+  }
+  state->prefix_key = {"reuse", provenance};
+  return state;
+}
+
 Result<Response> Memory::Asking::generate() {
   Request request;
   request.max_tokens = options_.max_tokens;
@@ -244,30 +282,8 @@ Result<Response> Memory::Asking::generate() {
     if (first_text_ns_ == 0) first_text_ns_ = now_ns();
     return !options_.on_text || options_.on_text(text);
   };
-  auto state = std::make_shared<Generation::State>(std::move(request), *memory_.engine.pool);
-  state->submitted_ns = now_ns();
-  std::vector<int32_t> prompt = memory_.frame->prefix();
-  RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
-  const auto add_run = [&](std::span<const store::PagePin> pages, size_t tokens, int32_t shift) {
-    engine::ContextRun run{{}, static_cast<int>(tokens), shift};
-    for (const store::PagePin& page : pages) run.pages.push_back(page.share());
-    state->runs.push_back(std::move(run));
-  };
-  if (answer_.policy == ReadPolicy::kReuse) {
-    std::string provenance = memory_.kv_fingerprint;
-    add_run(prefix, prompt.size(), 0);
-    for (size_t i = 0; i < reading_.passages.size(); ++i) {
-      add_run(reading_.pages[i], reading_.tokens[i].tokens.size(), reading_.shifts[i]);
-      provenance += fmt::format(";{}@{}", reading_.passages[i].passage.id, reading_.shifts[i]);
-    }
-    state->prefix_key = {"reuse", provenance};
-  }
-  state->use_prefix_cache = answer_.policy != ReadPolicy::kFull;
-  for (const PassageTokens& passage : reading_.tokens) {
-    prompt.insert(prompt.end(), passage.tokens.begin(), passage.tokens.end());
-  }
-  prompt.insert(prompt.end(), reading_.tail.begin(), reading_.tail.end());
-  RH_TRY(Generation generation, memory_.engine.start(std::move(state), std::move(prompt)));
+  RH_TRY(auto state, reader(std::move(request)));
+  RH_TRY(Generation generation, memory_.engine.start(std::move(state), prompt()));
   RH_TRY(Response response, generation.wait());
   answer_.text = response.text;
   answer_.finish = response.finish;
@@ -279,6 +295,35 @@ Result<Response> Memory::Asking::generate() {
   answer_.timing.decode_tokens_per_s = response.timing.decode_tokens_per_s;
   if (first_text_ns_) answer_.timing.ttft_ms = ms_between(begin_ns_, first_text_ns_);
   return response;
+}
+
+// The answer's tokens are forced one by one; each request finds all but the last of its tokens cached.
+Result<AnswerScore> Memory::Asking::score(const std::string& answer, int most_tokens) {
+  RH_TRY_STATUS(check());
+  RH_TRY(const bool fit, choose());
+  if (!fit) return make_error(ErrorKind::kNotFound, "the memory holds nothing that fits the question");
+  RH_TRY_STATUS(place());
+  RH_TRY_STATUS(load());
+  AnswerScore score;
+  RH_TRY(score.tokens, memory_.passes.tokenizer().encode(answer, {}));
+  if (score.tokens.size() > static_cast<size_t>(most_tokens)) score.tokens.resize(most_tokens);
+  std::vector<int32_t> read = prompt();
+  for (const int32_t token : score.tokens) {
+    Request request;
+    request.max_tokens = 1;
+    request.logits = true;
+    request.ignore_end = true;
+    RH_TRY(auto state, reader(std::move(request)));
+    state->use_prefix_cache = true;  // exact, and nobody takes the time
+    RH_TRY(Generation generation, memory_.engine.start(std::move(state), read));
+    RH_TRY(Response response, generation.wait());
+    if (response.tokens.empty()) {
+      return make_error(ErrorKind::kCancelled, "scoring was cancelled after {} tokens", score.logits.size());
+    }
+    score.logits.push_back(std::move(response.tokens.front().logits));
+    read.push_back(token);
+  }
+  return score;
 }
 
 void Memory::Asking::add_citation(const recall::Support& support) {
@@ -345,6 +390,12 @@ Result<Answer> Memory::ask(const AskOptions& options) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
   return Asking(*impl_, options).run();
+}
+
+Result<AnswerScore> Memory::score(const AskOptions& options, const std::string& answer, int most_tokens) {
+  std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->catalog->refresh());
+  return Asking(*impl_, options).score(answer, most_tokens);
 }
 
 }  // namespace rhapsode
