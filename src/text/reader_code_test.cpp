@@ -37,45 +37,43 @@ std::string path_of(const Document& document, const std::string& needle) {
 }
 
 TEST(CodeReader, Cpp) {
-  const Document document = read("src/parser.cpp", R"cpp(#include "parser.h"
+  const Document document = read("src/parser.cpp", R"source(#include "parser.h"
 #define OPEN {
-                                                         namespace a::b {
-                                                         // Reads text.
-                                                         template <typename T>
-                                                         class Parser : public Base<T> {
-                                                          public:
-                                                           explicit Parser(int x) : x_{x} { reset(); }
-                                                           /* } in a comment */
-                                                           Status parse(std::string_view text) const override {
-                                                             if (text.empty()) {
-                                                               return "}";
-                                                             }
-                                                             return R"(})" + '}';  // inner
-                                                           }
-                                                           bool operator()(int a) {
-                                                             return a > 1'000;  // call
-                                                           }
+namespace a::b {
+// Reads text.
+template <typename T>
+class Parser : public Base<T> {
+ public:
+  explicit Parser(int x) : x_{x} { reset(); }
+  /* } in a comment */
+  Status parse(std::string_view text) const override {
+    if (text.empty()) { return "}"; }
+    return R"(})" + '}';  // inner
+  }
+  bool operator()(int a) {
+    return a > 1'000;  // call
+  }
+ private:
+  int x_;  // member
+};
 
-                                                          private:
-                                                           int x_;  // member
-                                                         };
+static const int kTable[] = {1, 2, 3};  // table
 
-                                                         static const int kTable[] = {1, 2, 3};  // table
+Result<void> Parser::run(int a,
+                         int b) {
+  auto f = [&] { return a; };
+  return f();  // body
+}
 
-                                                         Result<void> Parser::run(int a, int b) {
-                                                           auto f = [&] { return a; };
-                                                           return f();  // body
-                                                         }
-
-                                                         TEST(Parser, Reads) {
-                                                           EXPECT_TRUE(true);
-                                                         }
-                                                         enum class Kind { kA, kB };
-                                                         struct Point* make_point(int x) {
-                                                           return nullptr;
-                                                         }
-                                                         }  // namespace a::b
-  )cpp");
+TEST(Parser, Reads) {
+  EXPECT_TRUE(true);
+}
+enum class Kind { kA, kB };
+struct Point* make_point(int x) {
+  return nullptr;
+}
+}  // namespace a::b
+)source");
   EXPECT_EQ(path_of(document, "// Reads text."), "class Parser");
   EXPECT_EQ(path_of(document, "// inner"), "class Parser > parse()");
   EXPECT_EQ(path_of(document, "// call"), "class Parser > operator()");
@@ -88,7 +86,7 @@ TEST(CodeReader, Cpp) {
 }
 
 TEST(CodeReader, Python) {
-  const Document document = read("a.py", R"py(import os
+  const Document document = read("a.py", R"source(import os
 """
 def not_a_function():
 """
@@ -115,7 +113,7 @@ def outer():
 
 if __name__ == "__main__":
     outer()  # main
-)py");
+)source");
   EXPECT_EQ(path_of(document, "def not_a"), "");
   EXPECT_EQ(path_of(document, "# About the class"), "class Parser");
   EXPECT_EQ(path_of(document, "name ="), "class Parser");
@@ -154,6 +152,9 @@ TEST(CodeReader, OtherLanguages) {
                    "name() throws E {\n    return \"{\"; // here\n  }\n}\n"),
               "// here"),
       "class A > name()");
+}
+
+TEST(CodeReader, ScriptsAndOthers) {
   EXPECT_EQ(
       path_of(read("a.rb",
                    "module M\n  class A < B\n    def self.run(x)\n      x # here\n    end\n\n    X = 1\n"
