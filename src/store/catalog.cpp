@@ -152,6 +152,7 @@ Status CatalogState::recover() {
 void CatalogState::forget_views() {
   segments.release_views();
   sound_codes.clear();
+  last_text = {};
   visible_now.reset();
 }
 

@@ -109,9 +109,19 @@ inline Result<int64_t> add(Catalog& catalog, const Document& document) {
 
 class CatalogTest : public test::TemporaryFolder {
  protected:
+  // In memory where the system has such a folder: syncs are free there, and kills of processes are what they
+  // are on a disk.
+  CatalogTest() {
+    const std::filesystem::path shared_memory = "/dev/shm";
+    root_ = ::access(shared_memory.c_str(), W_OK) == 0 ? shared_memory / folder_.filename() : folder_;
+  }
+  ~CatalogTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
   CatalogOptions options() const {
     CatalogOptions options;
-    options.folder = folder_ / "memory";
+    options.folder = root_ / "memory";
     options.create = true;
     options.wait_ms = 100;
     return options;
@@ -153,6 +163,8 @@ class CatalogTest : public test::TemporaryFolder {
     EXPECT_TRUE(found.ok()) << (found.ok() ? "" : found.error().message);
     return found.ok() ? found->size() : 0;
   }
+
+  std::filesystem::path root_;
 };
 
 }  // namespace rhapsode::store

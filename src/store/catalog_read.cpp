@@ -261,9 +261,14 @@ Result<std::string> Catalog::passage_text(int64_t passage) const {
     return make_error(ErrorKind::kNotFound, "there is no passage {} in {}", passage,
                       state_->database->path().string());
   }
+  const int64_t content = row.integer(0);
   const uint64_t begin = row.size(1);
   const uint64_t end = row.size(2);
-  RH_TRY(const std::string whole, text(row.integer(0)));
+  auto& [last_content, whole] = state_->last_text;
+  if (last_content != content) {
+    RH_TRY(whole, text(content));
+    last_content = content;
+  }
   if (begin > end || end > whole.size()) {
     return make_error(ErrorKind::kCorrupt, "{}: passage {} is not inside its text of {} bytes",
                       state_->database->path().string(), passage, whole.size());

@@ -45,6 +45,7 @@ struct CatalogState {
   std::map<std::pair<int64_t, int64_t>, int64_t> pending_uses;
   std::unordered_set<int64_t> sound_codes;    // passages whose codes matched their checksum
   std::unordered_set<int64_t> damaged_codes;  // and those whose did not
+  std::pair<int64_t, std::string> last_text;  // of a content: passages of one are asked for in a row
   int64_t damaged_extents = 0;                // lost while segments were rewritten, since open()
   std::optional<std::vector<int64_t>> visible_now;
   int64_t visible_data_version = -1;

@@ -52,8 +52,8 @@ struct PassagePlace {
 
 struct ContentRecord {
   std::string text;
-  std::string kind;
-  std::string title;
+  std::string kind;         // this and the title are kept with each version (SourceRecord), not here:
+  std::string title;        // equal bytes may be read under different names
   std::string named_after;  // the source whose name stands in headers; empty: none does
   std::vector<PassagePlace> passages;
 };

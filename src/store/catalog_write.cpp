@@ -195,9 +195,9 @@ Result<ContentInfo> Catalog::begin_content(const ContentKey& key, const ContentR
   int64_t tokens = 0;
   for (const PassagePlace& place : record.passages) tokens += place.tokens;
   RH_TRY_STATUS(
-      database.run("INSERT INTO contents(sha256, recipe, text_sha256, kind, title, named_after, complete, "
-                   "passages, tokens) VALUES(?, ?, ?, ?, ?, ?, 0, ?, ?)",
-                   key.sha256, key.recipe, text.sha256, record.kind, record.title, record.named_after,
+      database.run("INSERT INTO contents(sha256, recipe, text_sha256, named_after, complete, passages, "
+                   "tokens) VALUES(?, ?, ?, ?, 0, ?, ?)",
+                   key.sha256, key.recipe, text.sha256, record.named_after,
                    static_cast<int64_t>(record.passages.size()), tokens));
   const int64_t content = database.last_insert_id();
   int64_t ordinal = 0;

@@ -107,7 +107,7 @@ Status SegmentSet::open_newest(SegmentKind kind) {
   const int64_t id = newest.integer(0);
   auto writer = SegmentWriter::open(path_of(kind, id), kind, newest.size(1));
   if (writer.ok()) {
-    slot(kind).emplace(Active{id, std::move(*writer)});
+    slot(kind).emplace(Active{id, std::move(*writer), newest.size(1)});
     return {};
   }
   // A damaged or missing segment is left alone; writing goes on in a new one.
@@ -125,7 +125,7 @@ Status SegmentSet::start_segment(SegmentKind kind) {
   RH_TRY_STATUS(remove_durably(path));
   created_.push_back({kind, id});
   RH_TRY(SegmentWriter writer, SegmentWriter::create(path, kind));
-  slot(kind).emplace(Active{id, std::move(writer)});
+  slot(kind).emplace(Active{id, std::move(writer), kSegmentHeaderBytes});
   return {};
 }
 
@@ -156,11 +156,12 @@ Result<Extent> SegmentSet::append(SegmentKind kind, std::span<const std::byte> b
 
 Status SegmentSet::sync() {
   for (const SegmentKind kind : kKinds) {
-    const auto& segment = slot(kind);
-    if (!segment) continue;
-    RH_TRY_STATUS(slot(kind)->writer.sync());
-    RH_TRY_STATUS(database_.run("UPDATE segments SET bytes = ?1 WHERE id = ?2 AND bytes <> ?1",
+    auto& segment = slot(kind);
+    if (!segment || segment->writer.bytes() == segment->synced) continue;
+    RH_TRY_STATUS(segment->writer.sync());
+    RH_TRY_STATUS(database_.run("UPDATE segments SET bytes = ? WHERE id = ?",
                                 static_cast<int64_t>(segment->writer.bytes()), segment->id));
+    segment->synced = segment->writer.bytes();
   }
   return {};
 }

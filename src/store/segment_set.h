@@ -70,6 +70,7 @@ class SegmentSet {
   struct Active {
     int64_t id = 0;
     SegmentWriter writer;
+    uint64_t synced = 0;  // bytes that are durable and recorded
   };
   struct Dropped {
     SegmentKind kind;

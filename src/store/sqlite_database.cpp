@@ -24,10 +24,23 @@ ErrorKind kind_of(int code, int system_error) {
       return ErrorKind::kTooLarge;
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-      return system_error == 0 ? ErrorKind::kIo : make_system_error(system_error, "").kind;
+      return make_system_error(system_error, "").kind;
     default:
       return ErrorKind::kInternal;
   }
+}
+
+// The system's reason for the last failed call: of the connection, its file or its log, whichever knows one.
+int system_error_of(sqlite3* handle) {
+  if (handle == nullptr) return 0;
+  int reason = sqlite3_system_errno(handle);
+  if (reason == 0) sqlite3_file_control(handle, "main", SQLITE_FCNTL_LAST_ERRNO, &reason);
+  sqlite3_file* log = nullptr;
+  const bool has_log = sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK;
+  if (reason == 0 && has_log && log != nullptr && log->pMethods != nullptr) {
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &reason);
+  }
+  return reason;
 }
 
 const char* advice_of(ErrorKind kind) {
@@ -170,7 +183,7 @@ Status Database::execute(const char* sql) {
 }
 
 Error Database::error(int code) const {
-  const ErrorKind kind = kind_of(code, handle_ == nullptr ? 0 : sqlite3_system_errno(handle_));
+  const ErrorKind kind = kind_of(code, system_error_of(handle_));
   const char* reason = handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_);
   return make_error(kind, "{}: {} (SQLite code {}); {}", path_.string(), reason, code, advice_of(kind));
 }
