@@ -106,7 +106,9 @@ void OutlineBuilder::leave(size_t next, int level) {
   const std::string_view text = document_.text;
   auto& sections = document_.sections;
   const bool entered_last = !sections.empty() && sections.back().begin == last_begin_;
-  if (entered_last && line_at(text, last_begin_).next == next) {
+  constexpr size_t kLongestLine = 2000;
+  const bool near = next > last_begin_ && next - last_begin_ < kLongestLine;
+  if (entered_last && near && line_at(text, last_begin_).next == next) {
     sections.pop_back();
     document_.breaks.back().strength = BreakStrength::kLine;
   } else if (next < text.size()) {

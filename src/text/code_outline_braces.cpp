@@ -220,6 +220,7 @@ class BraceScanner {
 
   void scan() {
     at_ = mark_bytes(text_);
+    next_feed_ = text_.find('\n');
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (skip_comment() || skip_string()) continue;
@@ -284,9 +285,7 @@ class BraceScanner {
     constexpr int kMostDepth = 64;
     if (opening.kind != Opening::Kind::kBlock && symbols_ < kMostDepth) {
       ++symbols_;
-      const size_t feed =
-          statement_begin_ == 0 ? std::string_view::npos : text_.rfind('\n', statement_begin_ - 1);
-      builder_.enter(feed == std::string_view::npos ? 0 : feed + 1, symbols_, opening.label);
+      builder_.enter(line_begin_of(statement_begin_), symbols_, opening.label);
     } else {
       opening.kind = Opening::Kind::kBlock;
     }
@@ -304,8 +303,22 @@ class BraceScanner {
     parens_ = frame.parens;
     if (frame.kind == Opening::Kind::kFunction) --in_function_;
     if (frame.kind == Opening::Kind::kBlock) return;
-    builder_.leave(line_at(text_, at_).next, symbols_);
+    builder_.leave(line_end_behind(at_), symbols_);
     --symbols_;
+  }
+
+  // Both are asked for ascending offsets: a file of one line is walked over once, not once a symbol.
+  size_t line_begin_of(size_t offset) {
+    while (next_feed_ < offset) {
+      line_begin_ = next_feed_ + 1;
+      next_feed_ = text_.find('\n', line_begin_);
+    }
+    return line_begin_;
+  }
+
+  size_t line_end_behind(size_t offset) {
+    if (line_end_ <= offset) line_end_ = line_at(text_, offset).next;
+    return line_end_;
   }
 
   bool starts(std::string_view sign) const { return text_.substr(at_, sign.size()) == sign; }
@@ -388,13 +401,13 @@ class BraceScanner {
   // R"sign( ... )sign".
   void skip_raw() {
     constexpr size_t kLongestSign = 16;
-    const size_t open = text_.find('(', at_);
-    if (open == std::string_view::npos || open - at_ > kLongestSign + 1) {
+    const size_t sign = text_.substr(at_, kLongestSign + 2).find('(');
+    if (sign == std::string_view::npos) {
       ++at_;
       return;
     }
-    const std::string end = ")" + std::string(text_.substr(at_ + 1, open - at_ - 1)) + "\"";
-    at_ = open;
+    const std::string end = ")" + std::string(text_.substr(at_ + 1, sign - 1)) + "\"";
+    at_ += sign;
     skip_to(end);
   }
 
@@ -426,6 +439,9 @@ class BraceScanner {
   size_t at_ = 0;
   std::string statement_;
   size_t statement_begin_ = 0;
+  size_t line_begin_ = 0;
+  size_t next_feed_ = 0;
+  size_t line_end_ = 0;
   bool line_ended_ = false;
   bool line_has_code_ = false;
   int parens_ = 0;

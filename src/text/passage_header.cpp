@@ -46,22 +46,37 @@ std::string tail(std::string_view text) {
   return one_line(text.substr(character_floor(text, text.size() - kMostFieldBytes)));
 }
 
-// What a header's first line is made of, from the full form (0) to the tersest (kForms - 1).
-constexpr int kForms = 4;
+// "Part > Chapter > Verse" with each title shortened; of more than two titles the first and the last remain.
+std::string short_path(const std::string& path, size_t most_bytes) {
+  constexpr std::string_view kBetween = " > ";
+  const size_t first = path.find(kBetween);
+  if (first == std::string::npos) return shortened(path, 2 * most_bytes);
+  const size_t last = path.rfind(kBetween);
+  std::string out = shortened(path.substr(0, first), most_bytes);
+  if (last > first) out += " > …";
+  return out + " > " + shortened(path.substr(last + kBetween.size()), most_bytes);
+}
+
+// How much of each part a header's first line keeps, in bytes; 0: left out.
+struct Form {
+  int folders;  // of the name, before its last part
+  size_t title;
+  size_t path;
+  size_t author;
+};
+constexpr size_t kWhole = kMostFieldBytes;
+constexpr std::array<Form, 4> kForms = {
+    {{99, 160, kWhole, 60}, {1, 90, 60, 30}, {1, 50, 36, 30}, {0, 30, 24, 0}}};
 
 struct HeaderParts {
   std::string name, title, path, author, date;
 
-  std::string form(int terse) const {
-    std::string out = terse > 0 ? last_parts(name, "/", 2) : name;
-    if (terse > 2) out = last_parts(name, "/", 1);
-    if (!title.empty() && terse < 3) {
-      constexpr std::array<size_t, 3> kTitleBytes = {160, 80, 40};
-      out += (out.empty() ? "\"" : ", \"") + shortened(title, kTitleBytes[static_cast<size_t>(terse)]) + '"';
-    }
-    const std::string where = terse > 0 ? last_parts(path, " > ", 3 - std::min(terse, 2)) : path;
+  std::string line(const Form& form) const {
+    std::string out = last_parts(name, "/", form.folders + 1);
+    if (!title.empty()) out += (out.empty() ? "\"" : ", \"") + shortened(title, form.title) + '"';
+    const std::string where = form.path == kWhole ? path : short_path(path, form.path);
     if (!where.empty()) out += (out.empty() ? "" : ": ") + where;
-    std::string who = terse < 3 ? short_author(author, terse > 0 ? 30 : 60) : "";
+    std::string who = form.author > 0 ? short_author(author, form.author) : "";
     if (!date.empty()) who += (who.empty() ? "" : ", ") + date;
     if (!who.empty()) out += " (" + who + ")";
     return out;
@@ -76,7 +91,9 @@ PassageHeaders::PassageHeaders(const Document& document, const TokenCounter& cou
 
 std::string PassageHeaders::header_at(size_t begin, int block) {
   // A passage that begins with the blank lines before a heading belongs to the heading.
-  while (begin < document_.text.size() && is_ascii_space(document_.text[begin])) ++begin;
+  constexpr size_t kMostBlanks = 1024;
+  const size_t limit = std::min(document_.text.size(), begin + kMostBlanks);
+  while (begin < limit && is_ascii_space(document_.text[begin])) ++begin;
   const auto& sections = document_.sections;
   bool moved = !has_line_;
   for (; next_section_ < sections.size() && sections[next_section_].begin <= begin; ++next_section_) {
@@ -104,11 +121,11 @@ std::string PassageHeaders::line_of(const std::string& path) const {
     parts.path.erase(0, std::min(parts.path.size(), parts.title.size() + 3));
   }
   if (equals_ignoring_case(parts.title, stem(parts.name))) parts.title.clear();
-  for (int terse = 0; terse < kForms; ++terse) {
-    std::string line = parts.form(terse);
+  for (const Form& form : kForms) {
+    std::string line = parts.line(form);
     if (count_tokens_(line) <= most_line_) return line;
   }
-  return fitted(parts.form(kForms - 1), most_line_);
+  return fitted(parts.line(kForms.back()), most_line_);
 }
 
 std::string PassageHeaders::fitted(const std::string& text, int most_tokens) const {

@@ -164,6 +164,13 @@ TEST(Passages, TenMegabytesInOneLine) {
   for (size_t i = 1; i < passages.size(); ++i) EXPECT_EQ(document.text[passages[i].begin - 1], ' ');
 }
 
+TEST(Passages, MegabytesOfBlanksOrCommasEndSoon) {
+  for (const char c : {' ', '\n', ',', '.', '\0'}) {
+    const Document document = plain("start " + std::string(2 << 20, c) + " end.");
+    expect_sound(document, cut(document), quarter_bytes);
+  }
+}
+
 TEST(Passages, AWordLongerThanAPassageIsCutAtACharacter) {
   const Document document = plain("short " + repeated("ü", 50000) + " end");
   const auto passages = cut(document);

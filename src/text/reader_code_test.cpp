@@ -213,6 +213,15 @@ TEST(CodeReader, UnbalancedAndDeepInputIsReadInLinearTime) {
   EXPECT_GE(read("a.cpp", comments).sections.size(), 10000u);
 }
 
+TEST(CodeReader, AMinifiedLineIsWalkedOverOnce) {
+  std::string line, strings;
+  for (int i = 0; i < 300000; ++i) line += "class A{f(){return 1}}";
+  for (int i = 0; i < 1000000; ++i) strings += "R\" ";
+  const Document document = read("a.js", line + "\n" + line);
+  EXPECT_LE(document.sections.size(), 4u);
+  read("a.cpp", strings);
+}
+
 TEST(CodeReader, AnyBytesGiveOrderedSections) {
   std::mt19937 random(3);
   const std::vector<std::string> units = {"class A {\n",

@@ -118,7 +118,8 @@ class MarkdownReader {
   }
 
   void add_heading(size_t begin, int level, std::string_view marked) {
-    std::string title = plain_title(marked);
+    constexpr size_t kMostTitle = 1000;
+    std::string title = plain_title(marked.substr(0, character_floor(marked, kMostTitle)));
     std::string_view key, value;
     constexpr int kFieldHeadings = 4;
     // Some books say "# Title: Moby-Dick", "## Author: Herman Melville".

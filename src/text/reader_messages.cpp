@@ -153,14 +153,25 @@ class MessagesReader {
     if (message_of(object)) return;
     const std::string title = as_string(find(object, {"title", "topic", "subject", "name"}));
     begin_block();
-    document_.sections.push_back({out_.size(), shortened(one_line(title), kLongest)});
+    conversation_ = shortened(one_line(title), kLongest);
+    enter(conversation_);
+  }
+
+  void enter(const std::string& path) {
+    if (document_.sections.empty() ? path.empty() : document_.sections.back().path == path) return;
+    document_.sections.push_back({out_.size(), path});
   }
 
   void add(const Message& message) {
     ++messages_;
     std::string& out = begin_block();
-    out += message.author;
-    if (!message.time.empty()) out += (message.author.empty() ? "(" : " (") + message.time + ")";
+    std::string who = message.author;
+    if (!message.time.empty()) who += (message.author.empty() ? "(" : " (") + message.time + ")";
+    // A message that may be cut says in the headers of its parts whose it is.
+    constexpr size_t kLong = 1200;
+    const std::string inner = conversation_ + (conversation_.empty() ? "" : " > ") + who;
+    enter(message.text.size() > kLong ? inner : conversation_);
+    out += who;
     out += ": ";
     out += to_valid_utf8(trim(message.text));
     if (document_.date.empty()) document_.date = iso_date(message.time);
@@ -185,6 +196,7 @@ class MessagesReader {
   Document document_;
   JsonRecords records_;
   std::string out_;
+  std::string conversation_;
   std::vector<size_t> rows_;
   size_t rows_end_ = 0;
   size_t messages_ = 0;

@@ -164,7 +164,9 @@ class PlainReader {
     return static_cast<int>(at - styles_.begin()) + 1;
   }
 
-  void add_heading(size_t begin, int level, std::string_view title) {
+  void add_heading(size_t begin, int level, std::string_view marked) {
+    std::string title(marked);
+    if (drawn_only_) std::erase(title, '`');
     if (document_.sections.empty() && document_.title.empty() && drawn_only_)
       document_.title = one_line(title);
     stack_.enter(level, title);

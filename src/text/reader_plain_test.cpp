@@ -109,6 +109,19 @@ TEST(MarkdownReader, BooksThatNameTheirAuthorInHeadings) {
   EXPECT_THAT(paths(*document), ElementsAre("Moby-Dick", "Moby-Dick > CHAPTER 1. Loomings."));
 }
 
+TEST(MarkdownReader, HostileInputEndsSoon) {
+  std::string links = "# ", rows, fences;
+  for (int i = 0; i < 1000000; ++i) links += "](";
+  for (int i = 0; i < 100000; ++i) rows += "|a|\n|-|\n";
+  for (int i = 0; i < 100000; ++i) fences += "```\n````\n~~~\n";
+  for (const std::string& text :
+       {links, rows, fences, std::string(10 << 20, ' '), std::string(10 << 20, '|')}) {
+    ASSERT_TRUE(read_markdown("a.md", text).ok());
+    ASSERT_TRUE(read_plain("a.txt", text).ok());
+    ASSERT_TRUE(read_table("a.csv", text).ok());
+  }
+}
+
 TEST(TableReader, RowsMayHoldLineEndsAndQuotes) {
   const std::string text = "id,text\r\n1,\"two\r\nlines, \"\"quoted\"\"\"\r\n\r\n2,x\r\n";
   const auto document = read_table("a.csv", text);

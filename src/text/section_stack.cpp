@@ -12,7 +12,8 @@ std::string shortened(std::string_view text, size_t most_bytes) {
   // A whole word reads better, if one ends near.
   const size_t space = out.rfind(' ');
   if (space != std::string::npos && space > out.size() * 3 / 4) out.resize(space);
-  out += kEllipsis;
+  while (out.ends_with(' ') || out.ends_with(',')) out.pop_back();
+  if (!out.ends_with(kEllipsis)) out += kEllipsis;
   return out;
 }
 
