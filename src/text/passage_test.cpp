@@ -390,6 +390,35 @@ TEST(Passages, LimitsHoldUnderARealTokenizer) {
   expect_sound(*noise, cut(*noise, {}, counter), counter);
 }
 
+// The project's own text and code: every file sound, passages well filled, headers short.
+TEST(Passages, OfTheProjectItself) {
+  size_t count = 0, tokens = 0;
+  for (const char* folder : {"docs", "src", "scripts"}) {
+    const std::filesystem::path root = std::filesystem::path(RHAPSODE_SOURCE_DIR) / folder;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+      const std::string name = entry.path().lexically_relative(RHAPSODE_SOURCE_DIR).string();
+      const bool markdown = name.ends_with(".md");
+      if (!entry.is_regular_file() || (!markdown && code_language(name, "").empty())) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      std::stringstream text;
+      text << file.rdbuf();
+      const auto document = markdown ? read_markdown(name, text.str()) : read_code(name, text.str());
+      ASSERT_TRUE(document.ok());
+      const auto passages = cut(*document);
+      expect_sound(*document, passages, quarter_bytes);
+      for (const Passage& passage : passages) {
+        EXPECT_LE(quarter_bytes(passage.header.substr(0, passage.header.find('\n'))), 60) << passage.header;
+        if (passage.end == document->text.size()) continue;  // the last one holds what is left
+        tokens += static_cast<size_t>(quarter_bytes(slice(*document, passage)));
+        ++count;
+      }
+    }
+  }
+  ASSERT_GT(count, 100u);
+  EXPECT_GT(tokens / count, 400u);
+  EXPECT_LT(tokens / count, 560u);
+}
+
 std::vector<std::string> sentences(const std::string& text, DocumentKind kind = DocumentKind::kPlain) {
   std::vector<std::string> out;
   const auto starts = sentence_starts(text, kind);

@@ -5,6 +5,7 @@
 #include "rhapsode/result.h"
 #include "text/document_fields.h"
 #include "text/readers.h"
+#include "text/rst_blocks.h"
 #include "text/section_stack.h"
 #include "text/text_scan.h"
 
@@ -71,6 +72,11 @@ class PlainReader {
       at = line.next;
       if (!line.blank) read_line(line);
       before_ = line;
+      const size_t block_end = drawn_only_ && !line.blank ? read_block(line) : 0;
+      if (block_end > at) {
+        at = block_end;
+        before_.blank = true;  // no title of a line drawn below the block
+      }
       has_before_ = true;
     }
     return std::move(document_);
@@ -130,6 +136,15 @@ class PlainReader {
       if (level > 0) add_heading(line.begin, kChapterLevels + level, content);
     }
     earlier_blank_ = !has_before_ || before_.blank;
+  }
+
+  // Returns where to go on: behind the block that the line opens.
+  size_t read_block(const Line& line) {
+    auto block = rst_block_at(text_, line);
+    if (!block) return 0;
+    const size_t end = block->end;
+    document_.row_blocks.push_back(std::move(*block));
+    return end;
   }
 
   // `title` is a line of text that the line below is drawn under.

@@ -54,6 +54,25 @@ TEST(PlainReader, ChapterLinesOfBooks) {
   EXPECT_THAT(paths(document), ElementsAre("CHAPTER 1. Loomings.", "CHAPTER II"));
 }
 
+TEST(PlainReader, LiteralBlocksAndTablesAreCutAtTheirLines) {
+  const std::string text =
+      "Usage::\n\n    first()\n\n    second()\n\n===  ====\nkey  text\n===  ====\na    one\nb    two\n===  "
+      "====\n\n"
+      "+---+---+\n| k | t |\n+===+===+\n| a | 1 |\n+---+---+\n| b | 2 |\n+---+---+\n\n.. code-block:: c\n\n  "
+      " int "
+      "a;\n   int b;\n\nTitle\n=====\n";
+  const Document document = plain("a.rst", text);
+  ASSERT_EQ(document.row_blocks.size(), 4u);
+  EXPECT_THAT(document.row_blocks[0].rows, ElementsAre(text.find("    first"), text.find("    second")));
+  EXPECT_EQ(document.row_blocks[1].lead, "===  ====\nkey  text\n===  ====");
+  EXPECT_THAT(document.row_blocks[1].rows, ElementsAre(text.find("a    one"), text.find("b    two")));
+  EXPECT_EQ(document.row_blocks[2].lead, "+---+---+\n| k | t |\n+===+===+");
+  EXPECT_THAT(document.row_blocks[2].rows, ElementsAre(text.find("| a |"), text.find("| b |")));
+  EXPECT_EQ(document.row_blocks[3].lead, ".. code-block:: c");
+  EXPECT_EQ(document.row_blocks[3].end, text.find("\nTitle"));
+  EXPECT_THAT(paths(document), ElementsAre("Title"));
+}
+
 TEST(PlainReader, OrdinaryTextHasNoSections) {
   const Document document =
       plain("a.txt", "\xEF\xBB\xBFNote: this is no field of a document\nMore text.\n\nEnd.\n");
