@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/iso_time.h"
 #include "base/sha256.h"
 #include "base/system.h"
 #include "engine/memory_impl.h"
 #include "engine/routing_file.h"
 #include "engine/runner_options.h"
 #include "model/file_hash.h"
-#include "recall/utc_time.h"
 
 namespace rhapsode {
 
@@ -16,12 +16,12 @@ namespace {
 
 // Everything that changes a passage's KV but is not a setting; raised when the encoder changes.
 constexpr char kEncoderVersion[] = "1";
+// The model that is taking a memory over, until all of it is encoded again.
+constexpr char kAdoptingSetting[] = "adopting";
 constexpr char kInstruction[] =
-    "You answer the user's question from the documents the user gives, and from nothing else. Answer with "
-    "the "
-    "fact asked for, in a few words or one short sentence. If the documents do not hold the answer, reply: "
-    "Not "
-    "in the documents.";
+    "You answer the user's question from the documents the user gives, and from nothing else. "
+    "Answer with the fact asked for, in a few words or one short sentence. "
+    "If the documents do not hold the answer, reply: Not in the documents.";
 
 // A hash over tagged, length-prefixed parts.
 class Fingerprint {
@@ -110,17 +110,7 @@ Status Memory::Impl::adopt_settings() {
   }
   RH_TRY(model_id, identity.finish());
 
-  RH_TRY(const std::optional<std::string> known, catalog->setting("model_id"));
-  const bool is_new = !known.has_value();
-  if (!is_new && *known != model_id) {
-    RH_TRY(const std::optional<std::string> name, catalog->setting("model_name"));
-    RH_TRY(const store::CatalogStats stats, catalog->stats(""));
-    return make_error(
-        ErrorKind::kInvalidArgument,
-        "the memory {} was made with another model ({}); its {} tokens would have to be encoded "
-        "again for {}: use that model, or another memory folder",
-        options.folder.string(), name.value_or("unknown"), stats.tokens, engine.runner->architecture().title);
-  }
+  RH_TRY(const bool adopts, check_model());
   RH_TRY(const std::optional<std::string> kept_instruction, catalog->setting("instruction"));
   const std::string instruction =
       kept_instruction.value_or(options.instruction.empty() ? kInstruction : options.instruction);
@@ -128,7 +118,7 @@ Status Memory::Impl::adopt_settings() {
          engine::find_whitening(options.whitening, model_sha256, engine.runner->architecture(), home));
   whitening = std::make_unique<index::Whitening>(std::move(found));
   RH_TRY(const std::optional<std::string> kept_whitening, catalog->setting("whitening"));
-  if (kept_whitening && *kept_whitening != whitening->id()) {
+  if (kept_whitening && *kept_whitening != whitening->id() && !adopts) {
     return make_error(ErrorKind::kInvalidArgument,
                       "the memory {} was made with another routing file ({}): give it with --routing",
                       options.folder.string(), kept_whitening->substr(0, 12));
@@ -137,24 +127,54 @@ Status Memory::Impl::adopt_settings() {
   RH_TRY(const std::optional<std::string> kept_type, catalog->setting("stored_kv"));
   const kernels::KvType asked = options.stored_kv ? engine::kv_type_of(*options.stored_kv) : pool;
   RH_TRY(stored_kv, stored_type(kept_type.value_or(to_string(asked)), pool));
-  RH_TRY(const std::optional<std::string> kept_cap, catalog->setting("disk_cap_bytes"));
+  RH_TRY(const std::optional<std::string> kept_cap, catalog->setting(store::kKvCapSetting));
   disk_cap_bytes = options.disk_cap_bytes.value_or(kept_cap ? std::stoull(*kept_cap) : 0);
   RH_TRY_STATUS(make_parts(instruction));
 
   std::map<std::string, std::string> settings;
-  if (is_new) {
-    settings = {{"model_id", model_id},
-                {"model_name", engine.runner->architecture().title},
-                {"instruction", instruction},
-                {"whitening", whitening->id()},
-                {"stored_kv", to_string(stored_kv)},
-                {"created", recall::utc_now()}};
-  }
+  if (!kept_instruction) settings["created"] = format_iso_time(wall_clock_ms());
+  settings["instruction"] = instruction;
+  settings["stored_kv"] = to_string(stored_kv);
   settings["model_path"] = std::filesystem::absolute(engine_options.model).string();
-  settings["disk_cap_bytes"] = std::to_string(disk_cap_bytes);
-  settings["fingerprint"] = kv_fingerprint;
+  settings[std::string(store::kKvCapSetting)] = std::to_string(disk_cap_bytes);
+  settings[std::string(store::kFingerprintSetting)] = kv_fingerprint;
   if (options.read_only) return {};
-  return catalog->set_settings(settings);
+  if (adopts) settings[kAdoptingSetting] = model_id;
+  RH_TRY_STATUS(catalog->set_settings(settings));
+  if (adopts) RH_TRY_STATUS(encode_again());
+  return catalog->set_settings({{"model_id", model_id},
+                                {"model_name", engine.runner->architecture().title},
+                                {"whitening", whitening->id()},
+                                {kAdoptingSetting, ""}});
+}
+
+// True when the engine's model takes the memory over from another one.
+Result<bool> Memory::Impl::check_model() {
+  RH_TRY(const std::optional<std::string> known, catalog->setting("model_id"));
+  RH_TRY(const std::optional<std::string> adopting, catalog->setting(kAdoptingSetting));
+  const bool unfinished = adopting && !adopting->empty();
+  if (!known || (*known == model_id && !unfinished)) return false;
+  if (options.reencode && !options.read_only) return true;
+  RH_TRY(const std::optional<std::string> name, catalog->setting("model_name"));
+  RH_TRY(const store::CatalogStats stats, catalog->stats(""));
+  if (unfinished) {
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        "encoding the memory {} again for another model was interrupted: finish it with --reencode",
+        options.folder.string());
+  }
+  return make_error(
+      ErrorKind::kInvalidArgument,
+      "the memory {} was made with another model ({}); its {} tokens would have to be encoded again "
+      "for {}: use that model, another memory folder, or --reencode",
+      options.folder.string(), name.value_or("unknown"), stats.tokens, engine.runner->architecture().title);
+}
+
+Status Memory::Impl::encode_again() {
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources({}));
+  const auto maker = ingester();
+  for (const store::SourceRow& row : rows) RH_TRY_STATUS(maker->rebuild(row));
+  return {};
 }
 
 Status Memory::Impl::make_parts(const std::string& instruction) {
@@ -226,11 +246,8 @@ std::unique_ptr<recall::Ingester> Memory::Impl::ingester() {
 }
 
 Result<store::Selection> Memory::Impl::selection(const SourceFilter& filter) const {
-  store::Selection selection{filter.sources, filter.tags, {}};
-  if (!filter.as_of.empty()) {
-    RH_TRY(selection.as_of, recall::utc_end_of(filter.as_of));
-  }
-  return selection;
+  if (!filter.as_of.empty()) RH_TRY_STATUS(parse_iso_time(filter.as_of));
+  return store::Selection{filter.sources, filter.tags, filter.as_of};
 }
 
 Memory::Memory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -272,7 +289,7 @@ Result<MemoryIdentity> identify_memory(const std::filesystem::path& folder) {
   identity.folder = folder;
   RH_TRY(const std::optional<std::string> name, catalog->setting("model_name"));
   RH_TRY(const std::optional<std::string> path, catalog->setting("model_path"));
-  RH_TRY(const std::optional<std::string> fingerprint, catalog->setting("fingerprint"));
+  RH_TRY(const std::optional<std::string> fingerprint, catalog->setting(store::kFingerprintSetting));
   identity.model_name = name.value_or("");
   identity.model_path = path.value_or("");
   identity.fingerprint = fingerprint.value_or("");

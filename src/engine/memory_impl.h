@@ -43,6 +43,8 @@ struct Memory::Impl {
 
   Status set_up();
   Status adopt_settings();
+  Result<bool> check_model();
+  Status encode_again();
   Status make_parts(const std::string& instruction);
   std::unique_ptr<recall::Ingester> ingester();
   Result<store::Selection> selection(const SourceFilter& filter) const;

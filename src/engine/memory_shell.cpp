@@ -114,7 +114,17 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
   // them.
   impl_->tier->clear();
   impl_->engine.scheduler->forget_prefixes();
-  RH_TRY(const store::Erased erased, impl_->catalog->erase(names));
+  RH_TRY(store::Erased erased, impl_->catalog->erase(names));
+  if (!erased.renamed.empty()) {
+    // Headers of a text that others still hold carry the forgotten name: it is encoded again under another
+    // one.
+    for (const store::RenamedContent& renamed : erased.renamed) {
+      RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, renamed.source));
+      RH_TRY_STATUS(impl_->ingester()->rebuild(row));
+    }
+    RH_TRY(const store::Erased rest, impl_->catalog->erase(names));
+    erased.bytes += rest.bytes;
+  }
   report.sources = erased.sources;
   report.passages = erased.passages;
   report.bytes = erased.bytes;

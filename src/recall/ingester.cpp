@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/iso_time.h"
 #include "base/sha256.h"
-#include "recall/utc_time.h"
 #include "store/kv_codec.h"
 #include "text/passage.h"
+#include "text/readers.h"
 #include "text/search_terms.h"
 
 namespace rhapsode::recall {
@@ -19,11 +20,6 @@ constexpr char kRecipe[] = "reader 1; cutter 1; 512/640";
 constexpr size_t kBatchTokens = 2048;
 // Below this an estimate of the time would cost more than it tells.
 constexpr uint64_t kEstimateFrom = 4096;
-
-// Equal bytes are one content, unless their names promise different formats.
-std::string recipe_of(const std::string& name) {
-  return std::string(kRecipe) + "; " + std::filesystem::path(name).extension().string();
-}
 
 Result<std::string> sha256_of(std::string_view bytes) {
   return sha256(std::as_bytes(std::span(bytes.data(), bytes.size())));
@@ -74,13 +70,35 @@ struct Ingester::Run {
   int64_t begin_ns = 0;
 };
 
-Result<Ingester::Cut> Ingester::cut(text::SourceBytes source, const AddOptions& options) const {
-  Cut cut;
-  cut.source.name = source.name;
-  cut.source.bytes = source.bytes.size();
-  cut.key.recipe = recipe_of(source.name);
-  RH_TRY(cut.key.sha256, sha256_of(source.bytes));
+std::string vocabulary_id(const text::Tokenizer& tokenizer) {
+  std::string pieces;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) pieces += tokenizer.piece(id, true) + '\n';
+  const auto hash = sha256_of(pieces);
+  return hash.ok() ? hash->substr(0, 16) : "unknown";
+}
+
+// Equal bytes are one content, unless their names promise different formats or another model counts its
+// tokens.
+std::string Ingester::recipe_of(const std::string& name) const {
+  const std::string ending = std::filesystem::path(name).extension().string();
+  return std::string(kRecipe) + "; vocabulary " + vocabulary_id_ + "; " + ending;
+}
+
+Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const AddOptions& options) const {
+  const uint64_t bytes = source.bytes.size();
+  RH_TRY(const std::string hash, sha256_of(source.bytes));
   RH_TRY(text::Document document, text::read_document(source.name, std::move(source.bytes)));
+  RH_TRY(Cut made, cut(std::move(document)));
+  made.key = {hash, recipe_of(source.name)};
+  made.source.name = made.content.named_after = source.name;
+  made.source.bytes = bytes;
+  made.source.tags = options.tags;
+  if (!options.event_time.empty()) made.source.event_time = options.event_time;
+  return made;
+}
+
+Result<Ingester::Cut> Ingester::cut(text::Document document) const {
+  Cut cut;
   Status counted;
   const auto count = [&](std::string_view piece) {
     auto tokens = runner_.tokenizer().encode(piece);
@@ -101,20 +119,16 @@ Result<Ingester::Cut> Ingester::cut(text::SourceBytes source, const AddOptions& 
     place.page = passage.page;
     place.tokens = static_cast<int>(tokens.tokens.size());
     place.terms = text::search_terms(passage.header + "\n" + std::string(body));
-    place.unique_tokens.assign(tokens.tokens.begin() + tokens.header_tokens,
-                               tokens.tokens.begin() + tokens.header_tokens + tokens.text_tokens);
-    std::sort(place.unique_tokens.begin(), place.unique_tokens.end());
-    place.unique_tokens.erase(std::unique(place.unique_tokens.begin(), place.unique_tokens.end()),
-                              place.unique_tokens.end());
+    const auto text_begin = tokens.tokens.begin() + tokens.header_tokens;
+    const std::set<int32_t> unique(text_begin, text_begin + tokens.text_tokens);
+    place.unique_tokens.assign(unique.begin(), unique.end());
     cut.content.passages.push_back(std::move(place));
     cut.passages.push_back(std::move(tokens));
   }
   cut.content.kind = cut.source.kind = text::to_string(document.kind);
   cut.content.title = cut.source.title = document.title;
-  cut.content.named_after = source.name;
   cut.source.author = document.author;
-  cut.source.tags = options.tags;
-  cut.source.event_time = options.event_time.empty() ? document.date : options.event_time;
+  cut.source.event_time = document.date;
   cut.content.text = std::move(document.text);
   cut.warnings = std::move(document.warnings);
   return cut;
@@ -155,7 +169,7 @@ Result<AddPlan> Ingester::plan(const AddOptions& options) {
       ++plan.sources_unchanged;
       return true;
     }
-    auto document = cut(std::move(source), options);
+    auto document = cut_bytes(std::move(source), options);
     if (!document.ok()) return true;  // add() reports it
     ++(had == current.end() ? plan.sources_new : plan.sources_changed);
     if (complete || !hashes.insert(*hash).second) return true;
@@ -245,7 +259,7 @@ Status Ingester::take_source(text::SourceBytes source, Run& run) {
     ++run.progress.sources_done;
     return {};
   }
-  auto document = cut(std::move(source), run.options);
+  auto document = cut_bytes(std::move(source), run.options);
   if (!document.ok()) {
     const bool empty =
         document.error().kind == ErrorKind::kNotFound || document.error().kind == ErrorKind::kUnsupported;
@@ -274,17 +288,13 @@ Status Ingester::make_room(uint64_t bytes, Run& run) {
 }
 
 Status Ingester::store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run) {
-  const size_t width = whitening_.dimensions();
   const size_t code_bytes = whitening_.code_bytes();
   std::vector<std::vector<std::byte>> codes(batch.size());
   std::vector<std::vector<std::byte>> extents(batch.size());
   std::map<int64_t, std::vector<store::EncodedPassage>> by_content;
   for (size_t i = 0; i < batch.size(); ++i) {
     codes[i].resize(encoded[i].chunks * code_bytes);
-    for (int chunk = 0; chunk < encoded[i].chunks; ++chunk) {
-      whitening_.encode(std::span(encoded[i].chunk_states).subspan(chunk * width, width),
-                        std::span(codes[i]).subspan(chunk * code_bytes, code_bytes));
-    }
+    whitening_.encode(encoded[i].chunk_states, codes[i]);
     const auto tokens = static_cast<int>(batch[i].tokens.tokens.size());
     if (!encoded[i].pages.empty()) {
       std::vector<const kernels::Page*> pages;
@@ -348,8 +358,32 @@ Status Ingester::remove_vanished(Run& run) {
   return {};
 }
 
+Status Ingester::rebuild(const store::SourceRow& row) {
+  const std::string& name = row.record.name;
+  RH_TRY(const std::optional<store::ContentInfo> known, catalog_.find_content({row.sha256, recipe_of(name)}));
+  if (known && known->complete && known->id == row.content) return {};
+  RH_TRY(std::string text, catalog_.text(row.content));
+  // Text that was extracted from another format is read as plain text; the rest as it was.
+  const bool is_own_text = row.record.kind == to_string(text::DocumentKind::kPlain) ||
+                           row.record.kind == to_string(text::DocumentKind::kMarkdown) ||
+                           row.record.kind == to_string(text::DocumentKind::kCode) ||
+                           row.record.kind == to_string(text::DocumentKind::kTable);
+  RH_TRY(text::Document document,
+         is_own_text ? text::read_document(name, std::move(text)) : text::read_plain(name, std::move(text)));
+  RH_TRY(Cut made, cut(std::move(document)));
+  made.key = {row.sha256, recipe_of(name)};
+  made.content.named_after = name;
+  made.content.kind = row.record.kind;
+  made.content.title = row.record.title;
+  made.source = row.record;
+  const AddOptions options;
+  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, now_ns()};
+  RH_TRY_STATUS(begin(std::move(made), run));
+  return flush(run);
+}
+
 Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tokens) {
-  Run run{options, {}, {}, {}, {}, {}, 0, {}, utc_now(), now_ns()};
+  Run run{options, {}, {}, {}, {}, {}, 0, {}, format_iso_time(wall_clock_ms()), now_ns()};
   run.report.index_only = options.index_only;
   run.progress.tokens_total = expected_tokens;
   const uint64_t before = encoder_.evaluated_tokens();

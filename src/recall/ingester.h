@@ -29,6 +29,9 @@ struct IngestSetting {
   uint64_t disk_cap_bytes = 0;  // of KV; 0: none
 };
 
+// What tells vocabularies apart: a hash over their pieces.
+std::string vocabulary_id(const text::Tokenizer& tokenizer);
+
 class Ingester {
  public:
   Ingester(store::Catalog& catalog, PassRunner& runner, Encoder& encoder, const PromptFrame& frame,
@@ -38,9 +41,14 @@ class Ingester {
         encoder_(encoder),
         frame_(frame),
         whitening_(whitening),
-        setting_(std::move(setting)) {}
+        setting_(std::move(setting)),
+        vocabulary_id_(vocabulary_id(runner.tokenizer())) {}
 
   Result<AddPlan> plan(const AddOptions& options);
+  // Reads, cuts and encodes the stored text of a source again and makes it the content of the current
+  // version, for another model or after the source that its headers were named after is gone. Nothing is done
+  // when that has happened already.
+  Status rebuild(const store::SourceRow& source);
   // `expected_tokens`: what plan() found, for progress; 0: unknown.
   Result<AddReport> add(const AddOptions& options, uint64_t expected_tokens);
 
@@ -50,7 +58,9 @@ class Ingester {
   struct Work;     // one passage to encode
   struct Run;      // the state of one add()
 
-  Result<Cut> cut(text::SourceBytes source, const AddOptions& options) const;
+  std::string recipe_of(const std::string& name) const;
+  Result<Cut> cut_bytes(text::SourceBytes source, const AddOptions& options) const;
+  Result<Cut> cut(text::Document document) const;
   Status take_source(text::SourceBytes source, Run& run);
   Status begin(Cut cut, Run& run);
   Status flush(Run& run);
@@ -67,6 +77,7 @@ class Ingester {
   const PromptFrame& frame_;
   const index::Whitening& whitening_;
   IngestSetting setting_;
+  std::string vocabulary_id_;
 };
 
 }  // namespace rhapsode::recall

@@ -10,8 +10,6 @@ namespace rhapsode::recall {
 
 namespace {
 
-// Of "Question:" the first two tokens stand before every question and say nothing.
-constexpr int kQuestionLead = 2;
 // Enough for both moments, cheap to score exactly.
 constexpr size_t kSample = 4096;
 
@@ -50,11 +48,13 @@ std::vector<int64_t> fixed_sample(std::span<const int64_t> ids) {
 }
 
 std::vector<index::PassageCodes> with_codes(std::span<const int64_t> ids,
-                                            std::span<const store::CodeView> codes) {
+                                            std::span<const store::CodeView> codes, size_t code_bytes) {
   std::vector<index::PassageCodes> passages;
   passages.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    passages.push_back({ids[i], codes[i].bytes.data(), codes[i].chunks});
+    // Codes of another size are another model's, left by a re-encoding that was cut short.
+    const bool fits = codes[i].bytes.size() == static_cast<size_t>(codes[i].chunks) * code_bytes;
+    passages.push_back({ids[i], codes[i].bytes.data(), fits ? codes[i].chunks : 0});
   }
   return passages;
 }
@@ -78,18 +78,16 @@ Result<index::QuestionVectors> Router::question_vectors(const store::Catalog& ca
   const uint64_t before = encoder_.evaluated_tokens();
   RH_TRY(const std::vector<float> states, encoder_.question_states(tokens));
   route.probe_tokens = static_cast<int>(encoder_.evaluated_tokens() - before);
-  // The line feed at the end is no part of the question.
-  const int end = std::max(kQuestionLead, static_cast<int>(tokens.size()) - 1);
-  const std::span<const int32_t> asked = std::span<const int32_t>(tokens).subspan(
-      std::min<size_t>(kQuestionLead, tokens.size()), std::max(0, end - kQuestionLead));
+  const auto [first, last] = question_span(tokens.size());
+  const std::span<const int32_t> asked = std::span<const int32_t>(tokens).subspan(first, last - first);
   RH_TRY(const store::TokenFrequencies frequencies, catalog.token_frequencies(asked));
   index::QuestionVectors vectors;
   const size_t width = whitening_.dimensions();
   vectors.dimensions = whitening_.dimensions();
   vectors.vectors.resize(asked.size() * width);
+  whitening_.transform_question(std::span(states).subspan(first * width, asked.size() * width),
+                                vectors.vectors);
   for (size_t i = 0; i < asked.size(); ++i) {
-    const std::span<const float> state(states.data() + (kQuestionLead + i) * width, width);
-    whitening_.transform_question(state, std::span(vectors.vectors).subspan(i * width, width));
     const auto count = static_cast<double>(frequencies.counts[i]);
     const double idf =
         std::log(1.0 + (static_cast<double>(frequencies.passages) - count + 0.5) / (count + 0.5));
@@ -105,10 +103,13 @@ Result<std::map<int64_t, double>> Router::latent_scores(const store::Catalog& ca
                                                         const RouteOptions& options, Route& route) {
   RH_TRY(const index::QuestionVectors vectors, question_vectors(catalog, question, route));
   RH_TRY(const std::vector<store::CodeView> codes, catalog.codes(allowed));
-  const std::vector<index::PassageCodes> passages = with_codes(allowed, codes);
+  const std::vector<index::PassageCodes> passages = with_codes(allowed, codes, whitening_.code_bytes());
   const std::vector<float> scores = index::score_passages(vectors, passages, options.form, options.threads);
   std::map<int64_t, double> by_id;
-  for (size_t i = 0; i < allowed.size(); ++i) by_id.emplace_hint(by_id.end(), allowed[i], scores[i]);
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    // A passage without codes (index of another model, or damaged) is found by its words only.
+    by_id.emplace_hint(by_id.end(), allowed[i], std::isfinite(scores[i]) ? scores[i] : 0.0);
+  }
   return by_id;
 }
 

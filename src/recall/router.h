@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -30,6 +31,14 @@ struct Ranked {
   double latent_z = 0;
   double keywords_z = 0;
 };
+
+// Of the tokens of PromptFrame::routing_question(), those that speak of the question: the first two
+// ("Question",
+// ":") stand before every question, and the line feed ends it.
+inline std::pair<size_t, size_t> question_span(size_t tokens) {
+  const size_t first = tokens < 2 ? tokens : 2;
+  return {first, tokens > first ? tokens - 1 : first};
+}
 
 struct RouteOptions {
   store::Selection selection;

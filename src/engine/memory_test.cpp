@@ -1,0 +1,350 @@
+// A memory over a tiny random model: what holds whatever the model says. Answers are noise here; accounting,
+// equality of policies, durability and erasure are not.
+#include "rhapsode/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+
+#include "index/whitening.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_models.h"
+
+namespace rhapsode {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kModel[] = "qwen2-f32";
+
+// Any fixed map serves: the router's quality is not what is tested here.
+fs::path random_whitening(const Engine& engine, const fs::path& path, int dimensions) {
+  const int layer = std::min((engine.model().layers + 4) / 5, engine.model().layers - 1);
+  index::WhiteningTrainer trainer(dimensions, layer, "tiny");
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> state(dimensions);
+  for (int i = 0; i < 4 * dimensions; ++i) {
+    for (float& value : state) value = normal(random);
+    trainer.add_chunk(state);
+    trainer.add_question_token(state);
+  }
+  const auto whitening = trainer.finish(/*few_are_enough=*/true);
+  EXPECT_TRUE(whitening.ok());
+  EXPECT_TRUE(whitening->save(path).ok());
+  return path;
+}
+
+class MemoryTest : public test::TemporaryFolder {
+ protected:
+  void SetUp() override {
+    RH_REQUIRE_TINY_MODEL(path, kModel);
+    EngineOptions options;
+    options.model = path;
+    options.threads = 2;
+    options.kv_cap_bytes = 64 << 20;
+    options.cache_folder = folder_ / "home";
+    auto engine = Engine::open(options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    engine_ = std::move(engine).value();
+    fs::create_directories(folder_ / "docs");
+  }
+
+  MemoryOptions options(bool read_only = false) {
+    MemoryOptions options;
+    options.folder = folder_ / "memory";
+    options.create = !read_only;
+    options.read_only = read_only;
+    options.whitening = folder_ / "tiny.rhw";
+    if (!fs::exists(options.whitening)) random_whitening(*engine_, options.whitening, embedding());
+    return options;
+  }
+  // Of the tiny models: heads x head dimension.
+  int embedding() const { return engine_->model().heads * engine_->model().head_dim; }
+
+  std::unique_ptr<Memory> open(bool read_only = false) {
+    auto memory = Memory::open(*engine_, options(read_only));
+    EXPECT_TRUE(memory.ok()) << memory.error().message;
+    return std::move(memory).value();
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories((folder_ / "docs" / name).parent_path());
+    std::ofstream(folder_ / "docs" / name) << text;
+  }
+
+  AddReport add(Memory& memory, AddOptions options = {}) {
+    if (options.paths.empty()) options.paths = {(folder_ / "docs").string()};
+    auto report = memory.add(options);
+    EXPECT_TRUE(report.ok()) << report.error().message;
+    return report.ok() ? report.value() : AddReport{};
+  }
+
+  AskOptions asking(const std::string& question, ReadPolicy policy) {
+    AskOptions options;
+    options.question = question;
+    options.policy = policy;
+    options.max_tokens = 8;
+    options.cite = false;
+    return options;
+  }
+
+  Answer ask(Memory& memory, const AskOptions& options) {
+    auto answer = memory.ask(options);
+    EXPECT_TRUE(answer.ok()) << answer.error().message;
+    return answer.ok() ? answer.value() : Answer{};
+  }
+
+  std::unique_ptr<Engine> engine_;
+};
+
+std::string paragraphs(int count, const std::string& word) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += word + " number " + std::to_string(i) + " stands in the hall of the " + word + " house.\n\n";
+  }
+  return text;
+}
+
+TEST_F(MemoryTest, ASecondAddOfAnUnchangedTreeEvaluatesNothing) {
+  write("a.txt", paragraphs(30, "lamp"));
+  write("b/c.md", "# Boats\n\n" + paragraphs(5, "boat"));
+  auto memory = open();
+  const AddReport first = add(*memory);
+  EXPECT_EQ(first.added, 2);
+  EXPECT_GT(first.encoded_tokens, 0u);
+  EXPECT_GE(first.evaluated_tokens, first.encoded_tokens);
+  const AddReport second = add(*memory);
+  EXPECT_EQ(second.added, 0);
+  EXPECT_EQ(second.unchanged, 2);
+  EXPECT_EQ(second.evaluated_tokens, 0u);
+}
+
+TEST_F(MemoryTest, EqualFilesAreEncodedOnceAndOutliveOneAnother) {
+  write("a.txt", paragraphs(10, "lamp"));
+  auto memory = open();
+  add(*memory);
+  write("b.txt", paragraphs(10, "lamp"));
+  const AddReport report = add(*memory);
+  EXPECT_EQ(report.added, 1);
+  EXPECT_EQ(report.encoded_tokens, 0u);
+  EXPECT_EQ(memory->stats()->contents, 1);
+  ForgetOptions forget;
+  forget.sources = {(folder_ / "docs/b.txt").string()};
+  ASSERT_TRUE(memory->forget(forget).ok());
+  EXPECT_EQ(memory->search("lamp", {})->size(), 1u);
+}
+
+TEST_F(MemoryTest, ReuseReadsStoredKvAndEvaluatesNoDocumentToken) {
+  for (int i = 0; i < 6; ++i)
+    write("d" + std::to_string(i) + ".txt", paragraphs(12, "lamp" + std::to_string(i)));
+  auto memory = open();
+  add(*memory);
+  const Answer first = ask(*memory, asking("Where is lamp3?", ReadPolicy::kReuse));
+  EXPECT_EQ(first.policy, ReadPolicy::kReuse);
+  EXPECT_EQ(first.usage.cached_tokens + first.usage.evaluated_tokens, first.usage.prompt_tokens);
+  EXPECT_GT(first.usage.memory_tokens_read, 0);
+  EXPECT_GE(first.usage.cached_tokens, first.usage.memory_tokens_read);
+  const Answer full = ask(*memory, asking("Where is lamp3?", ReadPolicy::kFull));
+  EXPECT_EQ(full.usage.cached_tokens, 0);
+  EXPECT_EQ(full.usage.evaluated_tokens, full.usage.prompt_tokens);
+  EXPECT_EQ(full.usage.prompt_tokens, first.usage.prompt_tokens);
+  ask(*memory, asking("Where is lamp3?", ReadPolicy::kPrefix));
+  const Answer again = ask(*memory, asking("Where is lamp3?", ReadPolicy::kPrefix));
+  EXPECT_EQ(again.usage.evaluated_tokens, 1);
+}
+
+// The first passage behind the prefix is where it was encoded: reuse of it alone is exact.
+TEST_F(MemoryTest, ReuseOfOnePassageAnswersAsFullAttentionDoes) {
+  write("a.txt", paragraphs(20, "lamp"));
+  auto memory = open();
+  add(*memory);
+  for (const char* question : {"Where is the lamp?", "Who stands in the hall?", "Which number is it?"}) {
+    const Answer full = ask(*memory, asking(question, ReadPolicy::kFull));
+    const Answer reuse = ask(*memory, asking(question, ReadPolicy::kReuse));
+    ASSERT_EQ(full.passages.size(), 1u);
+    EXPECT_EQ(full.text, reuse.text) << question;
+  }
+}
+
+TEST_F(MemoryTest, KvIsMadeFromTextOnFirstReadAndKeptForTheNextProcess) {
+  write("a.txt", paragraphs(20, "lamp"));
+  {
+    auto memory = open();
+    AddOptions options;
+    options.index_only = true;
+    add(*memory, options);
+    EXPECT_EQ(memory->stats()->kv_bytes, 0u);
+  }
+  {
+    auto memory = open(/*read_only=*/true);
+    ask(*memory, asking("Where is the lamp?", ReadPolicy::kReuse));
+    EXPECT_EQ(memory->stats()->kv_misses, 1u);
+    EXPECT_GT(memory->stats()->kv_bytes, 0u);
+  }
+  auto memory = open(/*read_only=*/true);
+  const Answer answer = ask(*memory, asking("Where is the lamp?", ReadPolicy::kReuse));
+  EXPECT_EQ(memory->stats()->kv_hits, 1u);
+  EXPECT_EQ(memory->stats()->kv_misses, 0u);
+  EXPECT_EQ(answer.usage.cached_tokens + answer.usage.evaluated_tokens, answer.usage.prompt_tokens);
+}
+
+TEST_F(MemoryTest, AnUpdateReplacesAndKeepsHistoryForAsOf) {
+  write("a.txt", paragraphs(40, "lamp"));
+  auto memory = open();
+  add(*memory);
+  write("a.txt", "One boat is here.\n");
+  const AddReport report = add(*memory);
+  EXPECT_EQ(report.updated, 1);
+  const auto detail = memory->show((folder_ / "docs/a.txt").string());
+  ASSERT_TRUE(detail.ok()) << detail.error().message;
+  EXPECT_EQ(detail->versions.size(), 2u);
+  EXPECT_EQ(detail->passages.size(), 1u);
+  EXPECT_EQ(*memory->text((folder_ / "docs/a.txt").string()), "One boat is here.\n");
+}
+
+TEST_F(MemoryTest, SyncRemovesWhatIsGoneAndASubsetRemovesNothing) {
+  write("a.txt", paragraphs(5, "lamp"));
+  write("b.txt", paragraphs(5, "boat"));
+  auto memory = open();
+  add(*memory);
+  AddOptions one;
+  one.paths = {(folder_ / "docs/a.txt").string()};
+  one.sync = true;
+  add(*memory, one);
+  EXPECT_EQ(memory->list({})->size(), 2u) << "case I15";
+  fs::remove(folder_ / "docs/b.txt");
+  add(*memory);
+  EXPECT_EQ(memory->list({})->size(), 2u);
+  AddOptions sync;
+  sync.sync = true;
+  std::vector<std::string> asked;
+  sync.confirm_removal = [&](const std::vector<std::string>& names) {
+    asked = names;
+    return true;
+  };
+  EXPECT_EQ(add(*memory, sync).removed, 1);
+  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_EQ(memory->list({})->size(), 1u);
+}
+
+TEST_F(MemoryTest, ForgettingLeavesNoByteInAnyFile) {
+  const std::string canary = "zyxcanary4711";
+  write("secret.txt", "The code of the vault is " + canary + " and nothing else.\n");
+  write("other.txt", paragraphs(5, "boat"));
+  auto memory = open();
+  add(*memory);
+  ForgetOptions forget;
+  forget.sources = {(folder_ / "docs/secret.txt").string()};
+  const auto report = memory->forget(forget);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->sources.size(), 1u);
+  EXPECT_EQ(memory->list({})->size(), 1u);
+  for (const FoundPassage& passage : *memory->search("vault " + canary, {})) {
+    EXPECT_EQ(passage.text.find(canary), std::string::npos);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "memory")) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream in(entry.path(), std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    EXPECT_EQ(bytes.find(canary), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(MemoryTest, CitationsAreByteExactRangesOfTheStoredText) {
+  for (int i = 0; i < 4; ++i)
+    write("d" + std::to_string(i) + ".txt", "Grüße, " + paragraphs(12, "lämp" + std::to_string(i)));
+  auto memory = open();
+  add(*memory);
+  AskOptions options = asking("Where is the lämp2?", ReadPolicy::kReuse);
+  options.cite = true;
+  options.max_tokens = 12;
+  const Answer answer = ask(*memory, options);
+  for (const Citation& citation : answer.citations) {
+    const std::string text = *memory->text(citation.source);
+    EXPECT_EQ(text.substr(citation.start_byte, citation.end_byte - citation.start_byte), citation.quote);
+    EXPECT_EQ(citation.page, 0);
+  }
+  EXPECT_GT(answer.usage.probe_tokens, 0);
+}
+
+TEST_F(MemoryTest, OneBadSourceDoesNotStopTheOthers) {
+  write("a.txt", paragraphs(5, "lamp"));
+  write("empty.txt", "");
+  write("blank.txt", " \n\t\n");
+  write("binary.bin", std::string("\x7f"
+                                  "ELF\0\0\0\1",
+                                  8));
+  write("z.txt", paragraphs(5, "boat"));
+  auto memory = open();
+  const AddReport report = add(*memory);
+  EXPECT_EQ(report.added, 2);
+  EXPECT_EQ(report.skipped.size() + report.failed.size(), 3u);
+}
+
+TEST_F(MemoryTest, AnEmptyMemoryAndAFilterWithoutHitAnswerWithAFlag) {
+  auto memory = open();
+  const Answer answer = ask(*memory, asking("What is music?", ReadPolicy::kReuse));
+  EXPECT_TRUE(answer.abstained);
+  EXPECT_TRUE(answer.citations.empty());
+  EXPECT_TRUE(answer.passages.empty());
+}
+
+TEST_F(MemoryTest, AFollowUpQuestionReusesTheConversationBeforeIt) {
+  write("a.txt", paragraphs(20, "lamp"));
+  auto memory = open();
+  add(*memory);
+  AskOptions first = asking("Where is the lamp?", ReadPolicy::kReuse);
+  const Answer one = ask(*memory, first);
+  AskOptions second = asking("And the house?", ReadPolicy::kReuse);
+  second.history = {{"user", first.question}, {"assistant", one.text}};
+  const Answer two = ask(*memory, second);
+  EXPECT_GT(two.usage.prompt_tokens, one.usage.prompt_tokens);
+  EXPECT_GT(two.usage.cached_tokens, one.usage.cached_tokens)
+      << "the first turn was kept behind its passages";
+}
+
+TEST_F(MemoryTest, VerifyFindsAFlippedByteAndReadingHealsIt) {
+  write("a.txt", paragraphs(20, "lamp"));
+  {
+    auto memory = open();
+    add(*memory);
+    EXPECT_TRUE(memory->verify({})->problems.empty());
+  }
+  fs::path segment;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "memory/kv")) {
+    if (entry.is_regular_file()) segment = entry.path();
+  }
+  ASSERT_FALSE(segment.empty());
+  {
+    std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 600);
+    file.put('\x55');
+    file.put('\x2a');
+  }
+  auto memory = open();
+  EXPECT_FALSE(memory->verify({})->problems.empty());
+  const Answer healed = ask(*memory, asking("Where is the lamp?", ReadPolicy::kReuse));
+  const Answer full = ask(*memory, asking("Where is the lamp?", ReadPolicy::kFull));
+  EXPECT_EQ(healed.text, full.text);
+  EXPECT_EQ(memory->stats()->quarantined, 1u);
+}
+
+TEST_F(MemoryTest, ExportAndImportKeepEverything) {
+  write("a.txt", paragraphs(20, "lamp"));
+  auto memory = open();
+  add(*memory);
+  ASSERT_TRUE(memory->export_to(folder_ / "all.rhm").ok());
+  ASSERT_TRUE(Memory::import_from(folder_ / "all.rhm", folder_ / "copy").ok());
+  EXPECT_FALSE(Memory::import_from(folder_ / "all.rhm", folder_ / "copy").ok()) << "it holds something";
+  MemoryOptions copy_options = options();
+  copy_options.folder = folder_ / "copy";
+  auto copy = Memory::open(*engine_, copy_options);
+  ASSERT_TRUE(copy.ok()) << copy.error().message;
+  EXPECT_EQ(add(**copy).evaluated_tokens, 0u);
+  EXPECT_EQ((*copy)->stats()->kv_bytes, memory->stats()->kv_bytes);
+}
+
+}  // namespace
+}  // namespace rhapsode

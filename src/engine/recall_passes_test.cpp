@@ -1,0 +1,217 @@
+// Recall's passes on a tiny model: encoding, states and citing against the same rows run another way.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/trace.h"
+#include "engine/engine_passes.h"
+#include "engine/page_difference.h"
+#include "recall/citer.h"
+#include "recall/encoder.h"
+#include "support/tiny_models.h"
+#include "text/logits.h"
+
+namespace rhapsode {
+namespace {
+
+using recall::PassageTokens;
+
+class RecallPasses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    RH_REQUIRE_TINY_MODEL(path, "qwen2-f32");
+    engine::RunnerOptions options;
+    options.model = options.vocabulary = path;
+    options.kv_type = kernels::KvType::kF32;
+    options.threads = 2;
+    auto runner = engine::ModelRunner::open(options);
+    ASSERT_TRUE(runner.ok()) << runner.error().message;
+    runner_ = std::move(runner).value();
+    pool_ = store::PagePool::create(runner_->kv_shape(), 64 << 20).value();
+    scheduler_ = std::make_unique<engine::Scheduler>(*runner_, *pool_, tracer_, engine::SchedulerOptions{});
+    passes_ = std::make_unique<engine::EnginePasses>(*runner_, *scheduler_);
+    auto frame = recall::PromptFrame::make(runner_->shared_tokenizer(), nullptr, "Answer.");
+    ASSERT_TRUE(frame.ok()) << frame.error().message;
+    frame_ = std::make_unique<recall::PromptFrame>(std::move(frame).value());
+    encoder_ = std::make_unique<recall::Encoder>(*passes_, *frame_);
+  }
+
+  PassageTokens passage(int tokens, int seed) const {
+    PassageTokens passage;
+    for (int i = 0; i < tokens; ++i) passage.tokens.push_back(20 + (seed * 31 + i * 37) % 200);
+    passage.header_tokens = std::min(5, tokens);
+    passage.text_tokens = tokens - passage.header_tokens;
+    return passage;
+  }
+  std::vector<recall::Encoded> encode(std::vector<PassageTokens> passages, bool index_only = false) {
+    auto encoded = encoder_->encode(passages, index_only);
+    EXPECT_TRUE(encoded.ok()) << encoded.error().message;
+    return encoded.ok() ? std::move(encoded).value() : std::vector<recall::Encoded>{};
+  }
+  double difference(const recall::Encoded& a, const recall::Encoded& b, int tokens) const {
+    return engine::page_difference(runner_->kv_shape(), a.pages, b.pages, tokens);
+  }
+
+  Tracer tracer_;
+  std::unique_ptr<engine::ModelRunner> runner_;
+  std::unique_ptr<store::PagePool> pool_;
+  std::unique_ptr<engine::Scheduler> scheduler_;
+  std::unique_ptr<engine::EnginePasses> passes_;
+  std::unique_ptr<recall::PromptFrame> frame_;
+  std::unique_ptr<recall::Encoder> encoder_;
+};
+
+TEST_F(RecallPasses, PassagesEncodedTogetherEqualEachEncodedAlone) {
+  // Lengths around pages and passes, so that some go on in the next pass.
+  const std::vector<PassageTokens> passages = {passage(64, 1),  passage(65, 2), passage(300, 3),
+                                               passage(640, 4), passage(1, 5),  passage(127, 6)};
+  const auto together = encode(passages);
+  for (size_t i = 0; i < passages.size(); ++i) {
+    const auto alone = encode({passages[i]});
+    const auto tokens = static_cast<int>(passages[i].tokens.size());
+    EXPECT_LT(difference(together[i], alone[0], tokens), 1e-5) << i;
+    ASSERT_EQ(together[i].chunk_states.size(), alone[0].chunk_states.size());
+    for (size_t j = 0; j < alone[0].chunk_states.size(); ++j) {
+      EXPECT_NEAR(together[i].chunk_states[j], alone[0].chunk_states[j], 1e-4);
+    }
+  }
+}
+
+TEST_F(RecallPasses, IndexOnlyEncodingGivesTheSameStatesAndNoPages) {
+  const std::vector<PassageTokens> passages = {passage(200, 1), passage(33, 2)};
+  const auto full = encode(passages);
+  const auto index_only = encode(passages, /*index_only=*/true);
+  for (size_t i = 0; i < passages.size(); ++i) {
+    EXPECT_TRUE(index_only[i].pages.empty());
+    EXPECT_EQ(index_only[i].chunks, (passages[i].text_tokens + 15) / 16);
+    ASSERT_EQ(full[i].chunk_states.size(), index_only[i].chunk_states.size());
+    for (size_t j = 0; j < full[i].chunk_states.size(); ++j) {
+      EXPECT_NEAR(full[i].chunk_states[j], index_only[i].chunk_states[j], 1e-4);
+    }
+  }
+}
+
+// A passage behind the prefix is what a prefill of both as one text gives.
+TEST_F(RecallPasses, EncodingAfterThePrefixEqualsOnePrefillOfBoth) {
+  const PassageTokens text = passage(150, 9);
+  const auto encoded = encode({text});
+  std::vector<int32_t> whole = frame_->prefix();
+  const auto start = static_cast<int>(whole.size());
+  whole.insert(whole.end(), text.tokens.begin(), text.tokens.end());
+
+  recall::Stream stream;
+  stream.tokens = whole;
+  stream.output_begin = start;
+  stream.output_end = static_cast<int>(whole.size());
+  std::vector<float> next_whole;
+  const auto keep_last = [&](std::vector<float>& row) {
+    return [&row](int, int, std::span<const float> logits) { row.assign(logits.begin(), logits.end()); };
+  };
+  ASSERT_TRUE(
+      recall::feed(*passes_, std::span(&stream, 1), model::PassGoal::kLogits, keep_last(next_whole)).ok());
+
+  // One more token read behind the stored pages predicts what it predicts behind the prefill.
+  const std::vector<int32_t> probe = {77};
+  std::vector<float> behind_pages;
+  std::vector<float> behind_whole;
+  recall::Stream reader;
+  recall::add_references(*encoder_->prefix_pages(), start, 0, reader.context);
+  recall::add_references(encoded[0].pages, 150, start, reader.context);
+  reader.tokens = probe;
+  reader.position = start + 150;
+  reader.output_end = 1;
+  recall::Stream plain;
+  recall::add_references(stream.pages, start + 150, 0, plain.context);
+  plain.tokens = probe;
+  plain.position = start + 150;
+  plain.output_end = 1;
+  ASSERT_TRUE(
+      recall::feed(*passes_, std::span(&reader, 1), model::PassGoal::kLogits, keep_last(behind_pages)).ok());
+  ASSERT_TRUE(
+      recall::feed(*passes_, std::span(&plain, 1), model::PassGoal::kLogits, keep_last(behind_whole)).ok());
+  ASSERT_EQ(behind_pages.size(), behind_whole.size());
+  for (size_t i = 0; i < behind_pages.size(); ++i) EXPECT_NEAR(behind_pages[i], behind_whole[i], 1e-3);
+}
+
+TEST_F(RecallPasses, QuestionStatesHoldARowForEveryToken) {
+  const std::vector<int32_t> tokens = {30, 31, 32, 33, 34, 35, 36};
+  const auto states = encoder_->question_states(tokens);
+  ASSERT_TRUE(states.ok()) << states.error().message;
+  const size_t width = runner_->architecture().embedding;
+  ASSERT_EQ(states->size(), tokens.size() * width);
+  // Causal: the first rows do not depend on later tokens.
+  const auto shorter = encoder_->question_states(std::span(tokens).first(3));
+  for (size_t i = 0; i < 3 * width; ++i) EXPECT_NEAR((*states)[i], (*shorter)[i], 1e-4);
+}
+
+TEST_F(RecallPasses, CitingMeasuresWhatTheAnswerLosesWithoutAPassage) {
+  const std::vector<PassageTokens> tokens = {passage(100, 1), passage(70, 2)};
+  const auto encoded = encode(tokens);
+  const auto start = static_cast<int32_t>(frame_->prefix().size());
+  const std::string text(400, 'x');
+  std::vector<recall::ReadPassage> read(2);
+  for (int i = 0; i < 2; ++i) {
+    read[i].pages = encoded[i].pages;
+    read[i].tokens = &tokens[i];
+    read[i].text = text;
+    read[i].shift = i == 0 ? start : start + 100;
+  }
+  const std::vector<int32_t> tail = {40, 41, 42};
+  const std::vector<int32_t> answer = {50, 51};
+  recall::AnsweredPrompt prompt;
+  recall::add_references(*encoder_->prefix_pages(), start, 0, prompt.prefix);
+  prompt.passages = read;
+  prompt.tail = tail;
+  prompt.answer = answer;
+  prompt.tail_position = start + 170;
+  recall::CiteOptions options;
+  options.least_nats = -1e9;
+  options.least_share = -1e9;
+  const auto citing = recall::Citer(*passes_).cite(prompt, options);
+  ASSERT_TRUE(citing.ok()) << citing.error().message;
+  EXPECT_EQ(citing->supports.size(), 2u);
+
+  // The same by hand: the rows behind both passages, and behind the second one alone at its place.
+  const auto likelihood = [&](bool first, bool second) {
+    std::vector<int32_t> rows = {40, 41, 42, 50};
+    recall::Stream stream;
+    stream.context = prompt.prefix;
+    if (first) recall::add_references(encoded[0].pages, 100, read[0].shift, stream.context);
+    if (second) recall::add_references(encoded[1].pages, 70, read[1].shift, stream.context);
+    stream.tokens = rows;
+    stream.position = prompt.tail_position;
+    stream.output_begin = 2;
+    stream.output_end = 4;
+    double sum = 0;
+    const auto add = [&](int, int token, std::span<const float> logits) {
+      sum += *text::log_softmax_of(logits, token == 2 ? 50 : 51);
+    };
+    EXPECT_TRUE(recall::feed(*passes_, std::span(&stream, 1), model::PassGoal::kLogits, add).ok());
+    return sum;
+  };
+  EXPECT_NEAR(citing->answer_nats, likelihood(true, true), 1e-4);
+  EXPECT_NEAR(citing->closed_nats, likelihood(false, false), 1e-4);
+  for (const recall::Support& support : citing->supports) {
+    const double without = support.passage == 0 ? likelihood(false, true) : likelihood(true, false);
+    EXPECT_NEAR(support.passage_nats, likelihood(true, true) - without, 1e-4);
+  }
+}
+
+TEST_F(RecallPasses, TokenRangesFollowTheBytesOfTheText) {
+  const std::string text = "Grüße from the first line. A second one here. And a third.";
+  const auto tokens = frame_->passage("Head", text);
+  ASSERT_TRUE(tokens.ok());
+  const std::vector<size_t> starts = {0, text.find("A second"), text.find("And a")};
+  const auto ranges = recall::token_ranges(runner_->tokenizer(), *tokens, text, starts);
+  ASSERT_EQ(ranges.size(), 3u);
+  EXPECT_EQ(ranges.front().first, tokens->header_tokens);
+  EXPECT_EQ(ranges.back().second, tokens->header_tokens + tokens->text_tokens);
+  for (size_t i = 0; i + 1 < ranges.size(); ++i) EXPECT_EQ(ranges[i].second, ranges[i + 1].first);
+  std::string second;
+  for (int i = ranges[1].first; i < ranges[1].second; ++i)
+    second += runner_->tokenizer().piece(tokens->tokens[i]);
+  EXPECT_NE(second.find("second one here"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rhapsode

@@ -1,0 +1,101 @@
+"""An add that is killed at random moments ends where an uninterrupted one does, and encodes nothing twice.
+
+    memory_kill_test.py PROGRAM MODEL.gguf ROUTING.rhw [FILES [KILLS]]
+
+MODEL may be a tiny random one: what the model says does not matter here.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+FILES = 200
+KILLS = 10
+BATCH_TOKENS = 2048 + 640  # what is encoded between two commits, and is lost by a kill at most
+
+
+class Kill(unittest.TestCase):
+    program = model = routing = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = Path(folder.name)
+        self.docs = self.home / "docs"
+        self.docs.mkdir()
+        source = random.Random(11)
+        words = "lamp boat stone river house glass tower bread winter engine letter garden".split()
+        for i in range(FILES):
+            lines = [" ".join(source.choices(words, k=12)) + f" {i}." for _ in range(source.randint(2, 30))]
+            (self.docs / f"file{i:03}.txt").write_text("\n\n".join(lines) + "\n")
+
+    def command(self, *arguments):
+        return [self.program, *arguments]
+
+    def environment(self):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("RHAPSODE_")}
+        return {**kept, "RHAPSODE_HOME": str(self.home), "TERM": "dumb"}
+
+    def add(self, memory):
+        return self.command("add", "--memory", str(memory), "--model", self.model, "--routing", self.routing, "--yes",
+                            "--json", str(self.docs))
+
+    def finish(self, memory):
+        result = subprocess.run(self.add(memory), env=self.environment(), capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def state(self, memory):
+        listed = subprocess.run(self.command("list", "--memory", str(memory), "--json"), env=self.environment(),
+                                capture_output=True, text=True, check=True)
+        keep = ("source", "kind", "versions", "bytes", "passages", "tokens")
+        rows = [{k: row[k] for k in keep} for row in json.loads(listed.stdout)["sources"]]
+        return sorted(rows, key=lambda row: row["source"])
+
+    def test_killed_at_random_moments(self):
+        begin = time.monotonic()
+        whole = self.finish(self.home / "whole")
+        seconds = time.monotonic() - begin
+        self.assertEqual(whole["added"], FILES)
+
+        chance = random.Random(5)
+        memory = self.home / "killed"
+        killed = 0
+        for _ in range(KILLS):
+            child = subprocess.Popen(self.add(memory), env=self.environment(), stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL, start_new_session=True)
+            time.sleep(chance.uniform(0.05, 1.2) * seconds / 3)
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                killed += 1
+            child.wait()
+        last = self.finish(memory)
+        self.assertGreaterEqual(killed, 1)
+        self.assertEqual(self.state(memory), self.state(self.home / "whole"))
+        # Whatever was there before the last run was not encoded again by it, a batch at the border aside.
+        done = sum(row["tokens"] for row in self.state(memory)) - last["encoded_tokens"]
+        self.assertGreater(done + BATCH_TOKENS, 0)
+        again = self.finish(memory)
+        self.assertEqual(again["evaluated_tokens"], 0)
+        self.assertEqual(again["unchanged"], FILES)
+        verified = subprocess.run(self.command("verify", "--memory", str(memory), "--json"), env=self.environment(),
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+        print(f"{killed} kills in {KILLS} runs of {seconds:.1f} s; the last run encoded {last['encoded_tokens']} of "
+              f"{whole['encoded_tokens']} tokens", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    Kill.program, Kill.model, Kill.routing = sys.argv[1:4]
+    if len(sys.argv) > 4:
+        FILES = int(sys.argv[4])
+    if len(sys.argv) > 5:
+        KILLS = int(sys.argv[5])
+    unittest.main(argv=sys.argv[:1])
