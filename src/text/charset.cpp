@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text_check.h"
+#include "text/text_scan.h"
 
 namespace rhapsode::text {
 namespace {
@@ -167,8 +168,7 @@ Result<DecodedText> decode_text(std::string bytes, std::string_view declared) {
 }
 
 std::string declared_charset(std::string_view bytes) {
-  std::string head;
-  for (const char c : bytes.substr(0, 1024)) head += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string head = ascii_lower(bytes.substr(0, 1024));
   size_t at = std::string::npos;
   if (head.starts_with("<?xml")) {
     const size_t end = head.find("?>");

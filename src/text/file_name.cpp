@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/text_check.h"
+#include "text/text_scan.h"
 
 namespace rhapsode::text {
 namespace {
@@ -25,10 +26,7 @@ std::string joined_parts(std::string_view path, bool drop_parents) {
 }  // namespace
 
 std::string lower_file_name(std::string_view name) {
-  std::string file(name.substr(name.rfind('/') + 1));  // npos + 1 is 0
-  std::transform(file.begin(), file.end(), file.begin(),
-                 [](char c) { return (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c; });
-  return file;
+  return ascii_lower(name.substr(name.rfind('/') + 1));  // npos + 1 is 0
 }
 
 std::string file_ending(std::string_view name) {

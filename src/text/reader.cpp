@@ -10,6 +10,7 @@
 #include "text/file_name.h"
 #include "text/packaged_document.h"
 #include "text/readers.h"
+#include "text/text_scan.h"
 
 namespace rhapsode::text {
 namespace {
@@ -36,18 +37,11 @@ std::string_view after_mark_and_space(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c; });
-  return out;
-}
-
 // A page says so at its start, behind an XML declaration and comments.
 bool is_html(std::string_view text) {
   text = after_mark_and_space(text);
   for (int i = 0; i < 20; ++i) {
-    const std::string head = lower(text.substr(0, 16));
+    const std::string head = ascii_lower(text.substr(0, 16));
     if (head.starts_with("<!doctype html") || head.starts_with("<html")) return true;
     const std::string_view end = head.starts_with("<!--") ? "-->"sv : head.starts_with("<?xml") ? "?>"sv : ""sv;
     const size_t at = end.empty() ? std::string_view::npos : text.find(end);

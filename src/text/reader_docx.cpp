@@ -3,10 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include "text/dates.h"
 #include "text/extractors.h"
-#include "text/iso_date.h"
 #include "text/packaged_document.h"
 #include "text/text_builder.h"
+#include "text/text_scan.h"
 #include "text/xml.h"
 
 namespace rhapsode::text {
@@ -22,10 +23,8 @@ constexpr std::string_view kCorePart = "docProps/core.xml";
 using HeadingStyles = std::map<std::string, int, std::less<>>;
 
 int level_of_name(std::string_view name) {
-  std::string low;
-  for (const char c : name) {
-    if (c != ' ') low += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
-  }
+  std::string low = ascii_lower(name);
+  std::erase(low, ' ');
   if (low == "title") return 1;
   const bool heading = low.size() == 8 && low.starts_with("heading") && low[7] >= '1' && low[7] <= '9';
   return heading ? low[7] - '0' : 0;

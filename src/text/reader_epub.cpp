@@ -6,9 +6,9 @@
 
 #include "base/text_check.h"
 #include "text/charset.h"
+#include "text/dates.h"
 #include "text/extractors.h"
 #include "text/file_name.h"
-#include "text/iso_date.h"
 #include "text/packaged_document.h"
 #include "text/text_builder.h"
 #include "text/xml.h"

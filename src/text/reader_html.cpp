@@ -3,10 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include "text/dates.h"
 #include "text/extractors.h"
 #include "text/html_tree.h"
-#include "text/iso_date.h"
 #include "text/text_builder.h"
+#include "text/text_scan.h"
 
 namespace rhapsode::text {
 namespace {
@@ -248,12 +249,6 @@ void PageWriter::leave(const GumboNode& node) {
   if (is_line(tag)) builder_.end_line();
 }
 
-std::string squeezed(std::string_view text) {
-  TextBuilder words;
-  words.words(text);
-  return std::string(words.from(0));
-}
-
 // Title, author and date from the head; the first main or article element.
 struct PageFacts {
   std::string title;
@@ -271,9 +266,8 @@ struct PageFacts {
 void PageFacts::meet_meta(const GumboNode& node) {
   std::string key(attribute(node, "name"));
   if (key.empty()) key = attribute(node, "property");
-  std::transform(key.begin(), key.end(), key.begin(),
-                 [](char c) { return (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c; });
-  const std::string value = squeezed(attribute(node, "content"));
+  key = ascii_lower(key);
+  const std::string value = one_line(attribute(node, "content"));
   if (author.empty() && (key == "author" || key == "dc.creator" || key == "citation_author")) author = value;
   const bool dated = key == "article:published_time" || key == "date" || key == "dc.date" ||
                      key == "dcterms.created" || key == "citation_publication_date" || key == "datepublished";
@@ -296,7 +290,8 @@ void PageFacts::meet(const GumboNode& node) {
       const auto& child = *static_cast<const GumboNode*>(children_of(node).data[i]);
       if (is_text(child)) own += child.v.text.text;
     }
-    if (std::string squeezed_title = squeezed(own); !squeezed_title.empty()) title = std::move(squeezed_title);
+    own = one_line(own);
+    if (!own.empty()) title = std::move(own);
   }
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/text_check.h"
 #include "io/child_process.h"
+#include "text/dates.h"
 #include "text/extractors.h"
-#include "text/iso_date.h"
 #include "text/text_builder.h"
 
 namespace rhapsode::text {

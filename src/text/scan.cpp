@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <utility>
 #include <vector>
 
 #include "io/archive_reader.h"
+#include "text/dates.h"
 #include "text/file_name.h"
 #include "text/folder_walk.h"
 #include "text/packaged_document.h"
@@ -42,15 +42,6 @@ Result<size_t> read_some(int descriptor, std::span<std::byte> bytes) {
     if (count >= 0) return static_cast<size_t>(count);
     if (errno != EINTR) return Error{ErrorKind::kIo, unreadable_reason(errno)};
   }
-}
-
-std::string iso_time(int64_t seconds) {
-  const auto time = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  char text[40];
-  if (::gmtime_r(&time, &parts) == nullptr) return {};
-  const size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return std::string(text, length);
 }
 
 bool is_hidden(std::string_view member) {
@@ -143,7 +134,7 @@ void SourceReading::read_open(const std::string& name, int descriptor, const str
   }
   gate_and_deliver(name, source,
                    {.most_bytes = options_.most_source_bytes, .known_bytes = bytes, .head = std::move(*head)},
-                   iso_time(info.st_mtime));
+                   iso_date_of_seconds(info.st_mtime));
 }
 
 void SourceReading::read_stdin() {
@@ -206,7 +197,7 @@ void SourceReading::read_member(const std::string& name, const ArchiveMember& me
   const ByteSource source = [&archive](std::span<std::byte> bytes) { return archive.read(bytes); };
   auto head = read_head(source);
   if (!head.ok()) return skip(name, head.error().message);
-  std::string modified = member.modified_s ? iso_time(*member.modified_s) : std::string();
+  std::string modified = member.modified_s ? iso_date_of_seconds(*member.modified_s) : std::string();
   const bool zip = head->starts_with("PK");
   if (!zip && is_archive(*head)) return skip(name, "an archive inside an archive");
   GateOptions gate{.most_bytes = options_.most_source_bytes,
