@@ -77,8 +77,9 @@ Result<std::unique_ptr<Database>> open_database(const CatalogOptions& options) {
 }  // namespace
 
 Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options) {
-  std::error_code ignored;
-  const bool there = fs::exists(options.folder / "catalog.db", ignored);
+  std::error_code failure;
+  const bool there = fs::exists(options.folder / "catalog.db", failure);
+  if (failure) return make_system_error(failure.value(), "cannot look into " + options.folder.string());
   if (!there && (!options.create || options.read_only)) return not_there(options.folder);
   FileLock lock;
   if (!options.read_only) {

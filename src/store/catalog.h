@@ -62,10 +62,11 @@ class Catalog {
   Result<int> retire(std::span<const std::string> sources);
   // Erases sources (exact names), all versions, and every content that was begun and not published: rewrites
   // the segments, the text index and the database, so that no byte of contents that nothing else holds
-  // remains in any file. Contents in `renamed` stay usable but carry an erased name: begin, encode and
-  // publish them under the source given there (find_content() no longer finds them), which drops the old
-  // ones, then erase() the same names again. kCancelled when another process still reads what was erased:
-  // the erasure is done except for the catalog's own file, and the next writer that opens finishes it.
+  // remains in any file. Old versions of other sources whose headers carry an erased name go as well; current
+  // ones are listed in `renamed` and stay usable, but carry that name: begin, encode and publish them under
+  // the source given there (find_content() no longer finds them), which drops the old ones, then erase() the
+  // same names again. kCancelled when another process still reads what was erased: the erasure is done
+  // except for the catalog's own file, and the next writer that opens finishes it.
   Result<Erased> erase(std::span<const std::string> sources);
 
   // Drops contents that were begun and never published. Returns how many.
@@ -73,9 +74,9 @@ class Catalog {
 
   // --- KV made later ---
   Status put_kv(std::string_view fingerprint, std::span<const KvRecord> records);
-  // Removes KV extents: of other fingerprints first, then by (tokens x uses) / bytes and age, until `bytes`
-  // are free on the disk below the cap (kKvCapSetting). Returns what was freed; kTooLarge, and nothing is
-  // removed, when `bytes` is more than the cap.
+  // Removes KV extents: of other fingerprints first, then what is not current, then by (tokens x uses) /
+  // bytes and age, until `bytes` are free on the disk below the cap (kKvCapSetting). Returns what was freed;
+  // kTooLarge, and nothing is removed, when `bytes` is more than the cap.
   Result<uint64_t> evict_kv(std::string_view fingerprint, uint64_t bytes);
   // The passage's KV is damaged: it is never handed out again, and counted.
   Status quarantine(int64_t passage);

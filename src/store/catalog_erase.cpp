@@ -11,10 +11,19 @@ constexpr char kUnheld[] =
     "complete = 0 OR NOT EXISTS (SELECT 1 FROM versions v WHERE v.content = contents.id)";
 
 constexpr char kRenamed[] =
-    "SELECT c.id, min(s.name) FROM contents c JOIN versions v ON v.content = c.id JOIN sources s ON s.id = "
-    "v.source WHERE "
-    "c.named_after <> '' AND NOT EXISTS (SELECT 1 FROM sources n WHERE n.name = c.named_after) GROUP BY c.id "
-    "ORDER BY c.id";
+    "SELECT c.id, min(s.name) FROM contents c JOIN versions v ON v.content = c.id AND v.valid_to IS NULL "
+    "JOIN sources s ON "
+    "s.id = v.source WHERE c.named_after <> '' AND NOT EXISTS (SELECT 1 FROM sources n WHERE n.name = "
+    "c.named_after) GROUP "
+    "BY c.id ORDER BY c.id";
+
+// Old versions of other sources that are only known under an erased name.
+constexpr char kDropNamelessHistory[] =
+    "DELETE FROM versions WHERE valid_to IS NOT NULL AND content IN (SELECT id FROM contents c WHERE "
+    "c.named_after <> '' AND "
+    "NOT EXISTS (SELECT 1 FROM sources n WHERE n.name = c.named_after) AND NOT EXISTS (SELECT 1 FROM "
+    "versions h WHERE "
+    "h.content = c.id AND h.valid_to IS NULL))";
 
 Result<std::vector<RenamedContent>> renamed_contents(Database& database) {
   RH_TRY(Statement rows, database.prepare(kRenamed));
@@ -33,6 +42,15 @@ Result<bool> drop_source(Database& database, const std::string& name) {
   RH_TRY_STATUS(database.run("DELETE FROM versions WHERE source = ?", id));
   RH_TRY_STATUS(database.run("DELETE FROM sources WHERE id = ?", id));
   return true;
+}
+
+// Sources that lose their last version so go too, and what was named after them, and so on.
+Status drop_nameless_history(Database& database) {
+  while (true) {
+    RH_TRY_STATUS(database.run(kDropNamelessHistory));
+    if (database.changes() == 0) return {};
+    RH_TRY_STATUS(database.run("DELETE FROM sources WHERE id NOT IN (SELECT source FROM versions)"));
+  }
 }
 
 Status note_erasing(Database& database) {
@@ -148,6 +166,7 @@ Result<Erased> Catalog::erase(std::span<const std::string> sources) {
       RH_TRY(const bool gone, drop_source(database, name));
       if (gone) erased.sources.push_back(name);
     }
+    RH_TRY_STATUS(drop_nameless_history(database));
     RH_TRY(const int dropped, state_->drop_contents(kUnheld, erased));
     RH_TRY(erased.renamed, renamed_contents(database));
     RH_TRY(const int64_t erasing, database.number("SELECT value FROM counters WHERE name = 'erasing'"));

@@ -212,6 +212,27 @@ TEST_F(CatalogEraseTest, ContentsNamedAfterAnErasedSourceAreRenamed) {
   expect_sound(*catalog);
 }
 
+TEST_F(CatalogEraseTest, OldVersionsKnownOnlyUnderAnErasedNameGoWithIt) {
+  const auto catalog = open();
+  Document named = secret();
+  named.named_after = named.name;
+  Document copy = named;
+  copy.name = "copy.md";
+  must_add(*catalog, named);
+  must_add(*catalog, copy);
+  Document later = other(1);
+  later.name = later.named_after = "copy.md";
+  later.added = "2026-02-01T00:00:00Z";
+  must_add(*catalog, later);
+  const auto erased = *catalog->erase(std::vector<std::string>{named.name});
+  EXPECT_THAT(erased.renamed, IsEmpty());
+  EXPECT_EQ(erased.passages, 2);
+  EXPECT_EQ(catalog->versions("copy.md")->size(), 1u);
+  EXPECT_EQ(catalog->passages_of("copy.md")->size(), 2u);
+  expect_gone(named);
+  expect_sound(*catalog);
+}
+
 // Case X5: unknown and repeated names count 0 and 1, and change nothing else.
 TEST_F(CatalogEraseTest, ErasingTwiceUnknownOrRepeatedNames) {
   const auto catalog = open();

@@ -37,6 +37,13 @@ struct Document {
   size_t kv_bytes = 5000;
 };
 
+// "word line0 of it", "word line1 of it", ...
+inline std::string lines(const std::string& word, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += fmt::format("{} line{} of it\n", word, i);
+  return text;
+}
+
 inline int32_t token_of(std::string_view word) {
   int32_t token = 17;
   for (const char c : word) token = (token * 31 + c) & 0xffff;

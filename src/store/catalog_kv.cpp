@@ -6,13 +6,14 @@
 namespace rhapsode::store {
 namespace {
 
-// The least valuable first: other fingerprints, then few tokens saved a byte, seldom used, long ago.
+// The least valuable first: other fingerprints, then what is only history, then few tokens saved a byte,
+// seldom used, long ago.
 constexpr char kVictims[] =
-    "SELECT k.passage, k.fingerprint, k.bytes, k.segment FROM kv_extents k JOIN passages p ON p.id = "
-    "k.passage "
-    "ORDER BY k.fingerprint = ?1, CAST(p.tokens AS REAL) * (1 + k.uses) / k.bytes / (1 + max(0, unixepoch() "
-    "- k.last_use) "
-    "/ 86400), k.last_use, k.passage";
+    "SELECT k.passage, k.fingerprint, k.bytes FROM kv_extents k JOIN passages p ON p.id = k.passage ORDER BY "
+    "k.fingerprint "
+    "= ?1, EXISTS (SELECT 1 FROM versions v WHERE v.content = p.content AND v.valid_to IS NULL), "
+    "CAST(p.tokens AS REAL) * "
+    "(1 + k.uses) / k.bytes / (1 + max(0, unixepoch() - k.last_use) / 86400), k.last_use, k.passage";
 
 struct Victim {
   int64_t passage = 0;
@@ -68,7 +69,7 @@ Status CatalogState::reclaim() {
     RH_TRY_STATUS(segments.drop_empty_segments());
     RH_TRY_STATUS(scope.commit());
   }
-  RH_TRY_STATUS(segments.punch_stale());
+  if (options.holes) RH_TRY_STATUS(segments.punch_stale());
   RH_TRY(const uint64_t cap, kv_cap());
   RH_TRY(const uint64_t used, segments.kv_bytes_on_disk());
   std::vector<int64_t> mostly_stale;

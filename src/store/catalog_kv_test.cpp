@@ -50,6 +50,40 @@ TEST_F(CatalogKvTest, TheCapHoldsOnTheDiskAtEveryPut) {
   expect_sound(*catalog);
 }
 
+// Where a file system has no holes the cap still holds: at worst whole segments go.
+TEST_F(CatalogKvTest, TheCapHoldsWithoutHoles) {
+  CatalogOptions plain = options();
+  plain.holes = false;
+  const auto catalog = open_with(plain);
+  constexpr uint64_t kCap = 1 << 20;
+  expect_ok(catalog->set_settings({{std::string(kKvCapSetting), std::to_string(kCap)}}));
+  for (int i = 0; i < 120; ++i) {
+    must_add(*catalog, document_with_kv(fmt::format("s{}", i), 15'000));
+    EXPECT_LE(blocks_below("kv"), kCap) << i;
+    if (i % 3 == 0) {
+      ASSERT_TRUE(catalog->kv_extent("print-1", catalog->passages_of(fmt::format("s{}", i))->front().id)
+                      ->has_value());
+    }
+  }
+  EXPECT_GE(with_kv(*catalog), 10u);
+  expect_sound(*catalog);
+}
+
+TEST_F(CatalogKvTest, KvOfReplacedVersionsGoesBeforeThatOfCurrentOnes) {
+  const auto catalog = open();
+  expect_ok(catalog->set_settings({{std::string(kKvCapSetting), "1048576"}}));
+  must_add(*catalog, document_with_kv("other", 30'000));
+  Document changed = document_with_kv("a", 30'000);
+  must_add(*catalog, changed);
+  const auto old = catalog->passages_of("a")->front().id;
+  changed.text = "a two\n";
+  changed.added = "2026-02-01T00:00:00Z";
+  must_add(*catalog, changed);
+  ASSERT_TRUE(catalog->evict_kv("print-1", 1048576 - 90'000).ok());
+  EXPECT_FALSE(catalog->kv_extent("print-1", old)->has_value());
+  EXPECT_EQ(with_kv(*catalog), 2u);
+}
+
 TEST_F(CatalogKvTest, WithoutACapNothingIsRemoved) {
   const auto catalog = open();
   must_add(*catalog, document_with_kv("a", 30'000));

@@ -9,6 +9,7 @@
 namespace rhapsode::store {
 namespace {
 
+constexpr int kMostAttempts = 3;  // to find a segment that a writer replaces meanwhile
 constexpr size_t kManyIds = 256;  // above, one scan is cheaper than a look-up each
 
 constexpr char kNow[] = "v.valid_to IS NULL";
@@ -276,26 +277,38 @@ Result<std::string> Catalog::passage_text(int64_t passage) const {
   return whole.substr(begin, end - begin);
 }
 
-Result<std::vector<CodeView>> Catalog::codes(std::span<const int64_t> ids) const {
-  RH_TRY(const auto found, code_extents(*state_->database, ids));
-  std::vector<CodeView> views(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const auto code = found.find(ids[i]);
-    if (code == found.end() || code->second.extent.bytes == 0 || state_->damaged_codes.contains(ids[i]))
-      continue;
-    const auto bytes = state_->segments.view(code->second.extent);
-    bool sound = bytes.ok();
-    if (sound && !state_->sound_codes.contains(ids[i]))
-      sound = record_checksum(*bytes) == code->second.extent.checksum;
-    if (!sound) {
-      // The rest of the memory stays searchable; stats() and check() say that this one is lost.
-      state_->damaged_codes.insert(ids[i]);
-      continue;
-    }
-    state_->sound_codes.insert(ids[i]);
-    views[i] = {*bytes, code->second.chunks};
+// The bytes in place, or nothing when they are damaged.
+Result<std::optional<std::span<const std::byte>>> CatalogState::sound_code(const Extent& extent) {
+  const uint64_t place = code_place(extent.segment, extent.offset);
+  if (damaged_codes.contains(place)) return std::optional<std::span<const std::byte>>();
+  const auto bytes = segments.view(extent);
+  if (!bytes.ok() && bytes.error().kind != ErrorKind::kCorrupt) return bytes.error();
+  if (bytes.ok() && (sound_codes.contains(place) || record_checksum(*bytes) == extent.checksum)) {
+    sound_codes.insert(place);
+    return std::optional(*bytes);
   }
-  return views;
+  // The rest of the memory stays searchable; stats() and check() say that this one is lost.
+  damaged_codes.insert(place);
+  return std::optional<std::span<const std::byte>>();
+}
+
+Result<std::vector<CodeView>> Catalog::codes(std::span<const int64_t> ids) const {
+  std::vector<CodeView> views(ids.size());
+  for (int attempt = 0;; ++attempt) {
+    RH_TRY(const auto found, code_extents(*state_->database, ids));
+    bool moved = false;
+    for (size_t i = 0; i < ids.size() && !moved; ++i) {
+      const auto code = found.find(ids[i]);
+      views[i] = {};
+      if (code == found.end() || code->second.extent.bytes == 0) continue;
+      const auto bytes = state_->sound_code(code->second.extent);
+      // A writer may have rewritten the segment since its extents were asked for.
+      moved = !bytes.ok() && bytes.error().kind == ErrorKind::kNotFound && attempt < kMostAttempts;
+      if (!bytes.ok() && !moved) return bytes.error();
+      if (bytes.ok() && *bytes) views[i] = {**bytes, code->second.chunks};
+    }
+    if (!moved) return views;
+  }
 }
 
 }  // namespace rhapsode::store

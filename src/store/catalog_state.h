@@ -43,10 +43,10 @@ struct CatalogState {
 
   // Uses of KV that no commit has counted yet, by passage and fingerprint label.
   std::map<std::pair<int64_t, int64_t>, int64_t> pending_uses;
-  std::unordered_set<int64_t> sound_codes;    // passages whose codes matched their checksum
-  std::unordered_set<int64_t> damaged_codes;  // and those whose did not
-  std::pair<int64_t, std::string> last_text;  // of a content: passages of one are asked for in a row
-  int64_t damaged_extents = 0;                // lost while segments were rewritten, since open()
+  std::unordered_set<uint64_t> sound_codes;    // places (code_place) whose bytes matched their checksum
+  std::unordered_set<uint64_t> damaged_codes;  // and those whose did not
+  std::pair<int64_t, std::string> last_text;   // of a content: passages of one are asked for in a row
+  int64_t damaged_extents = 0;                 // lost while segments were rewritten, since open()
   std::optional<std::vector<int64_t>> visible_now;
   int64_t visible_data_version = -1;
 
@@ -65,6 +65,7 @@ struct CatalogState {
 
   Result<ContentInfo> content_info(int64_t content) const;
   Result<const std::vector<int64_t>*> visible_passages_now();
+  Result<std::optional<std::span<const std::byte>>> sound_code(const Extent& extent);
   Status complete_content(int64_t content);
   // Drops a content that no version has and counts it in `erased`. The text's file goes with the next sweep,
   // at once by scrub().
@@ -114,6 +115,11 @@ struct VisibleRows {
   std::optional<int64_t> at_ms;
 };
 Result<VisibleRows> visible_rows(const Selection& selection, RowFilter& filter);
+
+// A number for where a code extent lies: records begin at multiples of 64 bytes, files are far below 2^42.
+inline uint64_t code_place(int64_t segment, uint64_t offset) {
+  return (static_cast<uint64_t>(segment) << 36) ^ (offset >> 6);
+}
 
 // "[1,2,3]" for json_each().
 std::string json_list(std::span<const int64_t> ids);

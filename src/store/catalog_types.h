@@ -22,8 +22,10 @@ struct CatalogOptions {
   bool create = false;
   bool read_only = false;
   uint64_t segment_bytes =
-      256ull << 20;    // a segment is sealed when it is longer (or than 1/16 of the KV cap)
-  int wait_ms = 5000;  // for another process: a reader that still holds what was erased, a busy catalog
+      256ull << 20;  // a segment is sealed when it is longer (or than 1/16 of the KV cap)
+  // For another process: a reader that still holds what was erased, a busy catalog.
+  int wait_ms = 5000;
+  bool holes = true;  // evicted KV gives its blocks back at once; false: only by rewriting files
 };
 
 // Sources to look at. `sources` are names or folders above them; empty lists mean all.

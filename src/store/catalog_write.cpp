@@ -217,15 +217,16 @@ Result<ContentInfo> Catalog::begin_content(const ContentKey& key, const ContentR
 }
 
 Result<std::vector<int>> Catalog::encoded_ordinals(int64_t content) const {
-  RH_TRY(Statement rows,
-         state_->database->prepare("SELECT p.ordinal, p.id FROM passages p JOIN code_extents e ON "
-                                   "e.passage = p.id WHERE p.content = ? ORDER BY p.ordinal"));
+  RH_TRY(Statement rows, state_->database->prepare(
+                             "SELECT p.ordinal, e.segment, e.offset FROM passages p JOIN code_extents e ON "
+                             "e.passage = p.id WHERE p.content = ? ORDER BY p.ordinal"));
   rows.bind(1, content);
   std::vector<int> ordinals;
   while (true) {
     RH_TRY(const bool row, rows.step());
     if (!row) return ordinals;
-    if (!state_->damaged_codes.contains(rows.integer(1))) ordinals.push_back(rows.small(0));
+    const uint64_t place = code_place(rows.integer(1), rows.size(2));
+    if (!state_->damaged_codes.contains(place)) ordinals.push_back(rows.small(0));
   }
 }
 
@@ -267,11 +268,7 @@ Status Catalog::put_encoded(int64_t content, std::span<const EncodedPassage> pas
     RH_TRY(const int64_t fingerprint, state_->label(passage.fingerprint));
     RH_TRY_STATUS(state_->store_kv(id, fingerprint, passage.kv));
   }
-  RH_TRY_STATUS(scope.commit());
-  for (const EncodedPassage& passage : passages) {
-    state_->damaged_codes.erase(info.passages[static_cast<size_t>(passage.ordinal)]);
-  }
-  return {};
+  return scope.commit();
 }
 
 Status CatalogState::complete_content(int64_t content) {

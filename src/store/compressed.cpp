@@ -5,7 +5,8 @@
 namespace rhapsode::store {
 namespace {
 constexpr int kLevel = 3;
-}
+constexpr uint64_t kMostRatio = (128 << 10) / 4;
+}  // namespace
 
 Result<std::vector<std::byte>> compress(std::string_view bytes) {
   std::vector<std::byte> frame(ZSTD_compressBound(bytes.size()));
@@ -20,7 +21,9 @@ Result<std::vector<std::byte>> compress(std::string_view bytes) {
 
 Result<std::string> decompress(std::span<const std::byte> frame, uint64_t most_bytes) {
   const unsigned long long size = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > most_bytes) {
+  // No honest frame says more than 128 KiB for each of its blocks of at least 4 bytes.
+  const bool honest = size / kMostRatio <= frame.size();
+  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > most_bytes || !honest) {
     return make_error(ErrorKind::kCorrupt, "{} bytes are no zstd frame of at most {} bytes", frame.size(),
                       most_bytes);
   }

@@ -1,6 +1,7 @@
 #include "store/sqlite_database.h"
 
-#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace rhapsode::store {
 namespace {
@@ -41,6 +42,20 @@ int system_error_of(sqlite3* handle) {
     log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &reason);
   }
   return reason;
+}
+
+bool may_write(const std::filesystem::path& folder) {
+  return ::faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+// A file: URI, in which every byte but the plainest is written %hh.
+std::string immutable_uri(const std::filesystem::path& path) {
+  std::string uri = "file:";
+  for (const char c : std::filesystem::absolute(path).string()) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '/';
+    uri += plain ? std::string(1, c) : fmt::format("%{:02x}", static_cast<unsigned char>(c));
+  }
+  return uri + "?immutable=1";
 }
 
 const char* advice_of(ErrorKind kind) {
@@ -136,12 +151,29 @@ std::span<const std::byte> Statement::blob(int column) const {
 
 Result<std::unique_ptr<Database>> Database::open(const std::filesystem::path& path,
                                                  const DatabaseOptions& options) {
+  auto database = open_plainly(path, options, false);
+  if (database.ok() &&
+      (!options.read_only || (*database)->number("SELECT count(*) FROM sqlite_schema").ok())) {
+    return database;
+  }
+  // Reading needs the log's index beside the file. Where the folder cannot be written, nobody writes to the
+  // file either, and without a log it can be read as it is.
+  std::error_code ignored;
+  const bool has_log = std::filesystem::exists(path.string() + "-wal", ignored);
+  if (!options.read_only || has_log || may_write(path.parent_path())) return database;
+  return open_plainly(path, options, true);
+}
+
+Result<std::unique_ptr<Database>> Database::open_plainly(const std::filesystem::path& path,
+                                                         const DatabaseOptions& options, bool immutable) {
   std::unique_ptr<Database> database(new Database);
   database->path_ = path;
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   flags |= options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
   if (options.create && !options.read_only) flags |= SQLITE_OPEN_CREATE;
-  const int code = sqlite3_open_v2(path.c_str(), &database->handle_, flags, nullptr);
+  const std::string name = immutable ? immutable_uri(path) : path.string();
+  if (immutable) flags |= SQLITE_OPEN_URI;
+  const int code = sqlite3_open_v2(name.c_str(), &database->handle_, flags, nullptr);
   if (code != SQLITE_OK) return database->error(code);
   RH_TRY_STATUS(database->configure(options));
   return database;

@@ -106,6 +106,8 @@ class Database {
  private:
   friend class Statement;
   Database() = default;
+  static Result<std::unique_ptr<Database>> open_plainly(const std::filesystem::path& path,
+                                                        const DatabaseOptions& options, bool immutable);
   Status configure(const DatabaseOptions& options);
 
   std::filesystem::path path_;

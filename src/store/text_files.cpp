@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".zst";
-constexpr uint64_t kMostFileBytes = 4ull << 30;
+constexpr uint64_t kMostTextBytes = 4ull << 30;
 
 Status remove_left_over(const fs::path& path, bool* removed) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
@@ -43,6 +44,11 @@ fs::path TextFiles::path_of(const std::string& sha256) const {
 }
 
 Result<StoredText> TextFiles::put(std::string_view text) {
+  if (text.size() > kMostTextBytes) {
+    return make_error(ErrorKind::kTooLarge,
+                      "a text of {} bytes is more than the {} that a memory keeps in one source", text.size(),
+                      kMostTextBytes);
+  }
   StoredText stored;
   RH_TRY(stored.sha256, sha256(std::as_bytes(std::span(text))));
   const fs::path path = path_of(stored.sha256);
@@ -64,8 +70,8 @@ Result<std::string> TextFiles::get(const std::string& hash, uint64_t bytes) cons
   if (!is_sha256(hash))
     return make_error(ErrorKind::kCorrupt, "the catalog names a text that no file can have");
   const fs::path path = path_of(hash);
-  RH_TRY(const std::string frame, read_text_file(path, kMostFileBytes));
-  auto text = decompress(std::as_bytes(std::span(frame)), bytes);
+  RH_TRY(const std::string frame, read_text_file(path, kMostTextBytes));
+  auto text = decompress(std::as_bytes(std::span(frame)), std::min(bytes, kMostTextBytes));
   if (!text.ok()) return make_error(text.error().kind, "{}: {}", path.string(), text.error().message);
   RH_TRY(const std::string found, sha256(std::as_bytes(std::span(*text))));
   if (found != hash || text->size() != bytes) {
