@@ -157,7 +157,7 @@ TEST_F(MemoryTest, ReuseReadsStoredKvAndEvaluatesNoDocumentToken) {
 
 // The first passage behind the prefix is where it was encoded: reuse of it alone is exact.
 TEST_F(MemoryTest, ReuseOfOnePassageAnswersAsFullAttentionDoes) {
-  write("a.txt", paragraphs(20, "lamp"));
+  write("a.txt", paragraphs(6, "lamp"));
   auto memory = open();
   add(*memory);
   for (const char* question : {"Where is the lamp?", "Who stands in the hall?", "Which number is it?"}) {
@@ -169,7 +169,7 @@ TEST_F(MemoryTest, ReuseOfOnePassageAnswersAsFullAttentionDoes) {
 }
 
 TEST_F(MemoryTest, KvIsMadeFromTextOnFirstReadAndKeptForTheNextProcess) {
-  write("a.txt", paragraphs(20, "lamp"));
+  write("a.txt", paragraphs(6, "lamp"));
   {
     auto memory = open();
     AddOptions options;
@@ -241,7 +241,8 @@ TEST_F(MemoryTest, ForgettingLeavesNoByteInAnyFile) {
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_EQ(report->sources.size(), 1u);
   EXPECT_EQ(memory->list({})->size(), 1u);
-  for (const FoundPassage& passage : *memory->search("vault " + canary, {})) {
+  const std::vector<FoundPassage> hits = memory->search("vault " + canary, {}).value();
+  for (const FoundPassage& passage : hits) {
     EXPECT_EQ(passage.text.find(canary), std::string::npos);
   }
   for (const auto& entry : fs::recursive_directory_iterator(folder_ / "memory")) {
@@ -292,7 +293,7 @@ TEST_F(MemoryTest, AnEmptyMemoryAndAFilterWithoutHitAnswerWithAFlag) {
 }
 
 TEST_F(MemoryTest, AFollowUpQuestionReusesTheConversationBeforeIt) {
-  write("a.txt", paragraphs(20, "lamp"));
+  write("a.txt", paragraphs(6, "lamp"));
   auto memory = open();
   add(*memory);
   AskOptions first = asking("Where is the lamp?", ReadPolicy::kReuse);
@@ -306,7 +307,7 @@ TEST_F(MemoryTest, AFollowUpQuestionReusesTheConversationBeforeIt) {
 }
 
 TEST_F(MemoryTest, VerifyFindsAFlippedByteAndReadingHealsIt) {
-  write("a.txt", paragraphs(20, "lamp"));
+  write("a.txt", paragraphs(6, "lamp"));
   {
     auto memory = open();
     add(*memory);
@@ -332,10 +333,11 @@ TEST_F(MemoryTest, VerifyFindsAFlippedByteAndReadingHealsIt) {
 }
 
 TEST_F(MemoryTest, ExportAndImportKeepEverything) {
-  write("a.txt", paragraphs(20, "lamp"));
+  write("a.txt", paragraphs(6, "lamp"));
   auto memory = open();
   add(*memory);
-  ASSERT_TRUE(memory->export_to(folder_ / "all.rhm").ok());
+  const Status exported = memory->export_to(folder_ / "all.rhm");
+  ASSERT_TRUE(exported.ok()) << exported.error().message;
   ASSERT_TRUE(Memory::import_from(folder_ / "all.rhm", folder_ / "copy").ok());
   EXPECT_FALSE(Memory::import_from(folder_ / "all.rhm", folder_ / "copy").ok()) << "it holds something";
   MemoryOptions copy_options = options();
