@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 
 #include "cli/suggest.h"
@@ -22,8 +23,12 @@ class Parser {
   }
 
   Result<CommandLine> parse(int argc, const char* const* argv) {
+    // What stands behind "--" is no flag, whatever it looks like. (CLI11 would hand it to the program itself
+    // once a command has its least number of arguments.)
+    const char* const* end = std::find(argv + std::min(argc, 1), argv + argc, std::string_view("--"));
+    verbatim_.assign(std::min(end + 1, argv + argc), argv + argc);
     try {
-      app_.parse(argc, argv);
+      app_.parse(static_cast<int>(end - argv), argv);
     } catch (const CLI::ParseError& error) {
       return rephrase(error);
     }
@@ -56,7 +61,8 @@ class Parser {
             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
       }
     }
-    if (command.most_arguments > 0) {
+    // Many arguments are taken from what is left over: CLI11 would strip the brackets of "[id]".
+    if (command.most_arguments > 0 && command.most_arguments < kManyArguments) {
       sub->add_option("arguments", CLI::callback_t())
           ->expected(command.most_arguments)
           ->allow_extra_args(false)
@@ -74,14 +80,15 @@ class Parser {
       const CLI::Option* option = sub->get_option(fmt::format("--{}", spec.name));
       if (option->count() > 0) line.flags[&spec] = option->results();
     }
-    if (command.most_arguments > 0) line.arguments = sub->get_option("arguments")->results();
-
-    std::vector<std::string> extras = sub->remaining();
-    for (const std::string& extra : extras) {
-      if (extra.size() > 1 && extra[0] == '-' && extra != "--") return unknown_flag(command, extra);
+    if (const CLI::Option* option = sub->get_option_no_throw("arguments")) line.arguments = option->results();
+    for (const std::string& extra : sub->remaining()) {
+      if (extra.size() > 1 && extra[0] == '-') return unknown_flag(command, extra);
+      line.arguments.push_back(extra);
     }
-    std::erase(extras, "--");
-    if (!extras.empty()) return unexpected_argument(command, extras.front());
+    line.arguments.insert(line.arguments.end(), verbatim_.begin(), verbatim_.end());
+    if (static_cast<int>(line.arguments.size()) > command.most_arguments) {
+      return unexpected_argument(command, line.arguments[static_cast<size_t>(command.most_arguments)]);
+    }
     if (static_cast<int>(line.arguments.size()) < command.least_arguments) {
       return usage(fmt::format("{} needs {}; run `rhapsode {} --help`", command.name, command.arguments,
                                command.name));
@@ -137,6 +144,7 @@ class Parser {
   static Error usage(std::string message) { return Error{ErrorKind::kInvalidArgument, std::move(message)}; }
 
   CLI::App app_;
+  std::vector<std::string> verbatim_;  // behind "--"
 };
 
 }  // namespace

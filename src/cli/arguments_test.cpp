@@ -40,6 +40,19 @@ TEST(CommandLine, ADoubleDashEndsTheFlags) {
   EXPECT_EQ(line->arguments, Texts{"-5 is"});
 }
 
+TEST(CommandLine, AnyNumberOfArguments) {
+  const auto line = parse({"add", "a b", "--tag", "x", "[c]", "list", "-", "-y", "--tag=y", "--", "-d"});
+  ASSERT_TRUE(line.ok()) << line.error().message;
+  EXPECT_EQ(line->arguments, (Texts{"a b", "[c]", "list", "-", "-d"}));
+  EXPECT_EQ(values(*line, "tag"), (Texts{"x", "y"}));
+  EXPECT_EQ(values(*line, "yes"), Texts{"true"});
+  EXPECT_EQ(parse({"add"}).error().message, "add needs PATH...; run `rhapsode add --help`");
+  EXPECT_EQ(parse({"generate", "a", "--", "-b"}).error().message,
+            "generate takes one [PROMPT]; '-b' is one too many (put text with spaces in quotes)");
+  EXPECT_TRUE(parse({"forget"}).ok());
+  EXPECT_EQ(parse({"ask", "-"})->arguments, Texts{"-"});
+}
+
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_TRUE(parse({"--help"})->help);
   EXPECT_TRUE(parse({"-h"})->help);
@@ -76,7 +89,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"misspelt_command", {"genrate"}, "unknown command 'genrate'; did you mean 'generate'?"},
         Refusal{"unknown_command",
                 {"frobnicate"},
-                "unknown command 'frobnicate'; there are generate, pull, inspect, bench, config"},
+                "unknown command 'frobnicate'; there are add, ask, search, chat, list, show, forget, stats, "
+                "verify, "
+                "export, import, generate, pull, inspect, bench, config"},
         Refusal{"misspelt_flag",
                 {"generate", "--top_p", "1"},
                 "generate has no option --top_p; did you mean '--top-p'?"},

@@ -47,6 +47,19 @@ std::span<const Command> commands();
 const Command* find_command(std::string_view name);
 std::vector<std::string> command_names();
 
+inline constexpr int kManyArguments = 1 << 20;  // no limit but the system's
+
+Result<int> run_add(Invocation& invocation);
+Result<int> run_ask(Invocation& invocation);
+Result<int> run_search(Invocation& invocation);
+Result<int> run_chat(Invocation& invocation);
+Result<int> run_list_sources(Invocation& invocation);
+Result<int> run_show(Invocation& invocation);
+Result<int> run_forget(Invocation& invocation);
+Result<int> run_stats(Invocation& invocation);
+Result<int> run_verify(Invocation& invocation);
+Result<int> run_export(Invocation& invocation);
+Result<int> run_import(Invocation& invocation);
 Result<int> run_generate(Invocation& invocation);
 Result<int> run_pull(Invocation& invocation);
 Result<int> run_inspect(Invocation& invocation);

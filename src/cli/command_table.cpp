@@ -4,6 +4,62 @@ namespace rhapsode::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {kAdd, "add", "PATH...", 1, kManyArguments, "read documents into a memory",
+     "rhapsode add docs/ README.md\n"
+     "rhapsode add --sync --yes notes/\n"
+     "git log | rhapsode add - --name log --tag project --event-time 2026-03-01\n"
+     "rhapsode add --dry-run --hidden --no-ignore --largest 256MiB .\n"
+     "rhapsode add --index-only --verbose ~/papers\n"
+     "rhapsode add --memory ~/law --stored-kv i8 --cap 20GiB law/\n"
+     "rhapsode add --memory ~/log --instruction \"Answer from the log.\" notes/\n"
+     "rhapsode add --model qwen2.5-coder-1.5b --reencode docs/",
+     run_add},
+    {kAsk, "ask", "QUESTION", 1, 1, "answer a question from a memory, with citations",
+     "rhapsode ask \"Who may approve a release?\"\n"
+     "rhapsode ask --source docs/guide --tag project \"How is the cache filled?\"\n"
+     "rhapsode ask --as-of 2026-03-01 --budget 4000 --passages 8 \"Who led it?\"\n"
+     "rhapsode ask --policy full --no-cite --no-abstain \"What is a page?\"\n"
+     "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
+     "rhapsode ask --json --stream - < question.txt",
+     run_ask},
+    {kSearch, "search", "QUESTION", 1, 1, "show the passages a question finds, with their scores",
+     "rhapsode search \"retry policy\"\n"
+     "rhapsode search --limit 20 --no-latent --json \"ECONNRESET\"\n"
+     "rhapsode search --no-keywords --source docs -v \"what if the disk is full\"",
+     run_search},
+    {kChat, "chat", "", 0, 0, "ask a memory in several turns",
+     "rhapsode chat\n"
+     "rhapsode chat --tag project --temperature 0.3\n"
+     "printf '%s\\n' \"What is a page?\" \"Who fills it?\" | rhapsode chat --json",
+     run_chat},
+    {kList, "list", "", 0, 0, "list the sources a memory holds",
+     "rhapsode list\n"
+     "rhapsode list --tag project --source docs --json\n"
+     "rhapsode list --as-of 2026-03-01 --memory ~/law",
+     run_list_sources},
+    {kShow, "show", "SOURCE", 1, 1, "show a source's versions and passages, or its text",
+     "rhapsode show docs/guide.md\n"
+     "rhapsode show --text docs/guide.md | tail -n 5",
+     run_show},
+    {kForget, "forget", "[SOURCE...]", 0, kManyArguments,
+     "erase sources from a memory, with all that was made of them",
+     "rhapsode forget docs/old.md docs/drafts\n"
+     "rhapsode forget --tag project --yes",
+     run_forget},
+    {kStats, "stats", "", 0, 0, "show what a memory holds and takes",
+     "rhapsode stats\n"
+     "rhapsode stats --memory ~/law --json",
+     run_stats},
+    {kVerify, "verify", "", 0, 0, "check a memory's checksums and encode a sample again",
+     "rhapsode verify\n"
+     "rhapsode verify --sample 0.2 --seed 7 --whitening routing.whitening",
+     run_verify},
+    {kExport, "export", "FILE", 1, 1, "write a memory into one file",
+     "rhapsode export memory.rhapsode\n"
+     "rhapsode export --memory ~/law --yes law.rhapsode",
+     run_export},
+    {kImport, "import", "FILE", 1, 1, "make a memory of an exported file",
+     "rhapsode import --memory ~/law-copy law.rhapsode", run_import},
     {kGenerate, "generate", "[PROMPT]", 0, 1, "answer a prompt",
      "rhapsode generate \"What is a rhapsode?\"\n"
      "git diff | rhapsode generate --system \"Review this change.\"\n"

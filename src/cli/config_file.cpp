@@ -26,9 +26,11 @@ struct ShapeOf {
   Shape operator()(int*) const { return {.integer = true, .words = "a whole number"}; }
   Shape operator()(uint32_t*) const { return {.integer = true, .words = "a whole number"}; }
   Shape operator()(float*) const { return {.integer = true, .number = true, .words = "a number"}; }
+  Shape operator()(double*) const { return (*this)(static_cast<float*>(nullptr)); }
   Shape operator()(uint64_t*) const {
     return {.integer = true, .text = true, .words = "a size such as \"2GiB\""};
   }
+  Shape operator()(std::optional<uint64_t>*) const { return (*this)(static_cast<uint64_t*>(nullptr)); }
   Shape operator()(std::vector<int>*) const {
     return {.integer = true, .list = true, .words = "a list of whole numbers"};
   }

@@ -12,34 +12,13 @@ namespace {
 
 constexpr int kLeftColumn = 30;
 
-// Breaks text at spaces to lines of `width` columns; further lines are indented.
-std::string wrapped(std::string_view text, int width, int indent) {
-  std::string lines;
-  int used = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    const int columns = display_width(word);
-    if (used > 0 && used + 1 + columns > width) {
-      lines += '\n';
-      lines.append(static_cast<size_t>(indent), ' ');
-      used = 0;
-    }
-    if (used > 0) lines += ' ';
-    lines += word;
-    used += columns + (used > 0);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 std::string row(const std::string& left, const std::string& right, const Terminal& terminal) {
   const int width = std::min(terminal.traits().columns, 100) - kLeftColumn - 2;
   std::string line = "  " + terminal.paint(Style::kCyan, left);
   const int padding = kLeftColumn - display_width(left);
   if (padding <= 0) line += '\n';
   line.append(static_cast<size_t>(padding > 0 ? padding : kLeftColumn + 2), ' ');
-  return line + wrapped(right, width, kLeftColumn + 2) + "\n";
+  return line + wrap_text(right, width, kLeftColumn + 2) + "\n";
 }
 
 std::string heading(std::string_view title, const Terminal& terminal) {
@@ -59,14 +38,15 @@ std::string left_side(const OptionSpec& spec) {
                      spec.is_switch() ? "" : " ", spec.value_name);
 }
 
-constexpr OptionGroup kOrder[] = {OptionGroup::kPrompt,   OptionGroup::kBench,  OptionGroup::kLength,
-                                  OptionGroup::kSampling, OptionGroup::kModel,  OptionGroup::kEngine,
-                                  OptionGroup::kOutput,   OptionGroup::kGeneral};
+constexpr OptionGroup kOrder[] = {OptionGroup::kPrompt,   OptionGroup::kAdding, OptionGroup::kSelection,
+                                  OptionGroup::kReading,  OptionGroup::kBench,  OptionGroup::kLength,
+                                  OptionGroup::kSampling, OptionGroup::kMemory, OptionGroup::kModel,
+                                  OptionGroup::kEngine,   OptionGroup::kOutput, OptionGroup::kGeneral};
 
 }  // namespace
 
 std::string program_help(const Terminal& terminal) {
-  std::string text = "Rhapsode runs open-weight language models.\n\n";
+  std::string text = "Rhapsode runs open-weight language models and gives them a memory.\n\n";
   text += terminal.paint(Style::kBold, "Usage: ") + "rhapsode COMMAND [OPTIONS]\n\n";
   text += terminal.paint(Style::kBold, "Commands") + "\n";
   for (const Command& command : commands()) {
@@ -76,7 +56,7 @@ std::string program_help(const Terminal& terminal) {
   text += row("-h, --help", "show this help, or that of a command", terminal);
   text += row("-V, --version", "show the version", terminal);
   text += heading("First steps", terminal);
-  text += "  rhapsode pull\n  rhapsode generate \"What is a rhapsode?\"\n";
+  text += "  rhapsode pull\n  rhapsode add docs/ README.md\n  rhapsode ask \"What does this project do?\"\n";
   return text;
 }
 
@@ -105,7 +85,7 @@ std::string command_help(const Command& command, const Terminal& terminal) {
     }
     text += "\n";
   }
-  text += wrapped(
+  text += wrap_text(
       fmt::format("\n{}An option --some-name may also stand in rhapsode.toml (some_name = ..., before the "
                   "first section or under [{}]) or in the variable RHAPSODE_SOME_NAME; a flag wins over "
                   "the variable, which wins over the file.",

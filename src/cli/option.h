@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,22 +21,47 @@
 namespace rhapsode::cli {
 
 // Commands as bits, so that an option can name all that take it.
-enum CommandSet : uint8_t {
-  kGenerate = 1,
-  kPull = 2,
-  kInspect = 4,
-  kBench = 8,
-  kConfig = 16,
-  kEveryCommand = 31,
+enum CommandSet : uint32_t {
+  kGenerate = 1 << 0,
+  kPull = 1 << 1,
+  kInspect = 1 << 2,
+  kBench = 1 << 3,
+  kConfig = 1 << 4,
+  kAdd = 1 << 5,
+  kAsk = 1 << 6,
+  kSearch = 1 << 7,
+  kList = 1 << 8,
+  kShow = 1 << 9,
+  kForget = 1 << 10,
+  kStats = 1 << 11,
+  kVerify = 1 << 12,
+  kExport = 1 << 13,
+  kImport = 1 << 14,
+  kChat = 1 << 15,
+  kEveryCommand = (1 << 16) - 1,
 };
 
-enum class OptionGroup : uint8_t { kPrompt, kOutput, kSampling, kLength, kModel, kEngine, kBench, kGeneral };
+enum class OptionGroup : uint8_t {
+  kPrompt,
+  kAdding,
+  kSelection,
+  kReading,
+  kOutput,
+  kSampling,
+  kLength,
+  kMemory,
+  kModel,
+  kEngine,
+  kBench,
+  kGeneral,
+};
 const char* title(OptionGroup group);  // "Sampling"
 
 // The member of Settings that an option writes; its type decides how text is read.
-using Slot = std::variant<bool*, int*, uint32_t*, float*, uint64_t*, std::string*, std::filesystem::path*,
-                          std::vector<int>*, std::vector<std::string>*, std::vector<AdapterOptions>*,
-                          KvStorage*, WeightFormat*>;
+using Slot = std::variant<bool*, int*, uint32_t*, float*, double*, uint64_t*, std::string*,
+                          std::filesystem::path*, std::vector<int>*, std::vector<std::string>*,
+                          std::vector<AdapterOptions>*, std::optional<uint64_t>*, KvStorage*,
+                          std::optional<KvStorage>*, WeightFormat*, ReadPolicy*, ReadOrder*>;
 
 // Allowed values of a number; of each element, for lists.
 struct Range {
@@ -53,7 +79,7 @@ struct OptionSpec {
   char letter;             // short flag, 0: none
   const char* value_name;  // "N"; empty for a switch
   OptionGroup group;
-  uint8_t commands;  // of CommandSet
+  uint32_t commands;  // of CommandSet
   Range range;
   const char* help;  // lower case, no full stop; says what 0 or empty means
   Slot (*slot)(Settings&);

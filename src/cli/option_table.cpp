@@ -3,9 +3,18 @@
 namespace rhapsode::cli {
 namespace {
 
-constexpr uint8_t kRunsModel = kGenerate | kBench | kConfig;
-constexpr uint8_t kAsks = kGenerate | kConfig;
-constexpr uint8_t kBenches = kBench | kConfig;
+// Commands over a memory that evaluate much or little with its model, and those that only open it.
+constexpr uint32_t kEvaluates = kAdd | kAsk | kSearch | kChat | kVerify;
+constexpr uint32_t kOpens = kEvaluates | kList | kShow | kForget | kStats | kExport;
+
+constexpr uint32_t kLoadsModel = kGenerate | kBench | kOpens | kConfig;
+constexpr uint32_t kRunsModel = kGenerate | kBench | kEvaluates | kConfig;
+constexpr uint32_t kPrompts = kGenerate | kConfig;
+constexpr uint32_t kAnswers = kGenerate | kAsk | kChat | kConfig;
+constexpr uint32_t kReads = kAsk | kChat | kConfig;
+constexpr uint32_t kSelects = kAsk | kChat | kSearch | kList | kConfig;
+constexpr uint32_t kAdds = kAdd | kConfig;
+constexpr uint32_t kBenches = kBench | kConfig;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Range kAny{};
@@ -22,67 +31,159 @@ constexpr Range above(double low, double high) {
 // clang-format off
 constexpr OptionSpec kOptions[] = {
     // name, letter, value, group, commands, range, help, member
-    {"file", 'f', "FILE", OptionGroup::kPrompt, kAsks, kAny,
+    {"file", 'f', "FILE", OptionGroup::kPrompt, kPrompts, kAny,
      "read the prompt from FILE (-: standard input)",
      [](Settings& s) -> Slot { return &s.generate.file; }},
-    {"system", 0, "TEXT", OptionGroup::kPrompt, kAsks, kAny,
+    {"system", 0, "TEXT", OptionGroup::kPrompt, kPrompts, kAny,
      "system message of the chat (empty: the model's own default)",
      [](Settings& s) -> Slot { return &s.generate.system; }},
-    {"raw", 0, "", OptionGroup::kPrompt, kAsks, kAny,
+    {"raw", 0, "", OptionGroup::kPrompt, kPrompts, kAny,
      "continue the prompt as plain text, without the model's chat template",
      [](Settings& s) -> Slot { return &s.generate.raw; }},
-    {"truncate-prompt", 0, "", OptionGroup::kPrompt, kAsks, kAny,
+    {"truncate-prompt", 0, "", OptionGroup::kPrompt, kPrompts, kAny,
      "drop the oldest tokens of a prompt that is too long, and say so, instead of refusing it",
      [](Settings& s) -> Slot { return &s.request.truncate_prompt; }},
-    {"roll-context", 0, "", OptionGroup::kPrompt, kAsks, kAny,
+    {"roll-context", 0, "", OptionGroup::kPrompt, kPrompts, kAny,
      "drop the oldest text of a context that fills while generating, and say so, instead of ending",
      [](Settings& s) -> Slot { return &s.request.roll_context; }},
 
-    {"max-tokens", 'n', "N", OptionGroup::kLength, kAsks, at_least(0),
+    {"tag", 0, "TAG", OptionGroup::kSelection, kSelects | kAdd | kForget, kAny,
+     "add: give the sources this tag; forget: sources with any of these; else: only sources with all of "
+     "these",
+     [](Settings& s) -> Slot { return &s.memory.filter.tags; }},
+    {"source", 0, "NAME", OptionGroup::kSelection, kSelects, kAny,
+     "only this source, or those in this folder",
+     [](Settings& s) -> Slot { return &s.memory.filter.sources; }},
+    {"as-of", 0, "TIME", OptionGroup::kSelection, kSelects, kAny,
+     "what was current then, such as 2026-03-01 (empty: now)",
+     [](Settings& s) -> Slot { return &s.memory.filter.as_of; }},
+
+    {"dry-run", 0, "", OptionGroup::kAdding, kAdds, kAny,
+     "only say what there is to do, and how long it takes",
+     [](Settings& s) -> Slot { return &s.memory.dry_run; }},
+    {"sync", 0, "", OptionGroup::kAdding, kAdds, kAny,
+     "also remove sources that are gone from the given folders",
+     [](Settings& s) -> Slot { return &s.memory.add.sync; }},
+    {"index-only", 0, "", OptionGroup::kAdding, kAdds, kAny,
+     "only make what finds passages; their keys and values are made when first read",
+     [](Settings& s) -> Slot { return &s.memory.add.index_only; }},
+    {"hidden", 0, "", OptionGroup::kAdding, kAdds, kAny,
+     "also read files and folders whose names begin with a dot",
+     [](Settings& s) -> Slot { return &s.memory.add.hidden; }},
+    {"ignore", 0, "", OptionGroup::kAdding, kAdds, kAny,
+     "also read what .gitignore files leave out",
+     [](Settings& s) -> Slot { return &s.memory.add.ignore_files; }},
+    {"largest", 0, "SIZE", OptionGroup::kAdding, kAdds, kAny,
+     "skip sources above this size",
+     [](Settings& s) -> Slot { return &s.memory.add.most_source_bytes; }},
+    {"event-time", 0, "TIME", OptionGroup::kAdding, kAdds, kAny,
+     "when the content was true (empty: the document's own date, if it has one)",
+     [](Settings& s) -> Slot { return &s.memory.add.event_time; }},
+    {"name", 0, "NAME", OptionGroup::kAdding, kAdds, kAny,
+     "what to call the source that standard input (-) is",
+     [](Settings& s) -> Slot { return &s.memory.add.standard_input_name; }},
+
+    {"budget", 0, "N", OptionGroup::kReading, kReads, at_least(1),
+     "most tokens of the memory to read",
+     [](Settings& s) -> Slot { return &s.memory.ask.budget_tokens; }},
+    {"passages", 0, "N", OptionGroup::kReading, kReads, between(1, 10000),
+     "most passages to read",
+     [](Settings& s) -> Slot { return &s.memory.ask.most_passages; }},
+    {"read", 0, "ID,ID,...", OptionGroup::kReading, kReads, at_least(0),
+     "read exactly these passages, best last, by the ids that search shows (empty: find them)",
+     [](Settings& s) -> Slot { return &s.memory.read; }},
+    {"policy", 0, "POLICY", OptionGroup::kReading, kReads, kAny,
+     "reuse: stored keys and values, nothing evaluated again; full: passages as text; prefix: text, with "
+     "equal beginnings reused; auto: reuse where the model is known to bear it, else full",
+     [](Settings& s) -> Slot { return &s.memory.ask.policy; }},
+    {"order", 0, "ORDER", OptionGroup::kReading, kReads, kAny,
+     "positions of passages under reuse: sequential or parallel",
+     [](Settings& s) -> Slot { return &s.memory.ask.order; }},
+    {"cite", 0, "", OptionGroup::kReading, kReads, kAny,
+     "do not look for the sentences that the answer rests on",
+     [](Settings& s) -> Slot { return &s.memory.ask.cite; }},
+    {"abstain", 0, "", OptionGroup::kReading, kReads, kAny,
+     "answer even when the memory holds nothing fit",
+     [](Settings& s) -> Slot { return &s.memory.ask.abstain; }},
+    {"limit", 0, "N", OptionGroup::kReading, kSearch | kConfig, between(1, 10000),
+     "most passages to show",
+     [](Settings& s) -> Slot { return &s.memory.search.limit; }},
+    {"latent", 0, "", OptionGroup::kReading, kSearch | kConfig, kAny,
+     "find by keywords alone",
+     [](Settings& s) -> Slot { return &s.memory.search.latent; }},
+    {"keywords", 0, "", OptionGroup::kReading, kSearch | kConfig, kAny,
+     "find by the model's own signal alone",
+     [](Settings& s) -> Slot { return &s.memory.search.keywords; }},
+    {"sample", 0, "SHARE", OptionGroup::kReading, kVerify | kConfig, between(0, 1),
+     "share of passages to encode again and compare (at least one is)",
+     [](Settings& s) -> Slot { return &s.memory.verify.sample; }},
+
+    {"memory", 0, "FOLDER", OptionGroup::kMemory, kOpens | kImport | kConfig, kAny,
+     "the memory's folder (empty: .rhapsode in the nearest folder upwards that has one, else memory in the "
+     "home folder)",
+     [](Settings& s) -> Slot { return &s.memory.options.folder; }},
+    {"reencode", 0, "", OptionGroup::kMemory, kAdd | kAsk | kSearch | kChat | kConfig, kAny,
+     "change the memory to the model of --model; what it has read is read again",
+     [](Settings& s) -> Slot { return &s.memory.options.reencode; }},
+    {"cap", 0, "SIZE", OptionGroup::kMemory, kAdds, kAny,
+     "most disk that stored keys and values may take, such as 20GiB (empty: as before; at first: no limit)",
+     [](Settings& s) -> Slot { return &s.memory.options.disk_cap_bytes; }},
+    {"stored-kv", 0, "TYPE", OptionGroup::kMemory, kAdds, kAny,
+     "number format of stored keys and values of a new memory (empty: that of --kv-type)",
+     [](Settings& s) -> Slot { return &s.memory.options.stored_kv; }},
+    {"instruction", 0, "TEXT", OptionGroup::kMemory, kAdds, kAny,
+     "system message that everything in a new memory is read after (empty: the built-in one)",
+     [](Settings& s) -> Slot { return &s.memory.options.instruction; }},
+    {"whitening", 0, "FILE", OptionGroup::kMemory, kEvaluates | kConfig, kAny,
+     "routing statistics of the model (empty: those shipped for it)",
+     [](Settings& s) -> Slot { return &s.memory.options.whitening; }},
+
+    {"max-tokens", 'n', "N", OptionGroup::kLength, kAnswers, at_least(0),
      "most tokens to generate (0: only read the prompt)",
      [](Settings& s) -> Slot { return &s.request.max_tokens; }},
-    {"stop", 0, "TEXT", OptionGroup::kLength, kAsks, kAny,
+    {"stop", 0, "TEXT", OptionGroup::kLength, kPrompts, kAny,
      "end before the first of these texts",
      [](Settings& s) -> Slot { return &s.request.stop; }},
-    {"ignore-end", 0, "", OptionGroup::kLength, kAsks, kAny,
+    {"ignore-end", 0, "", OptionGroup::kLength, kPrompts, kAny,
      "go on after the model has ended its turn",
      [](Settings& s) -> Slot { return &s.request.ignore_end; }},
 
-    {"temperature", 0, "T", OptionGroup::kSampling, kAsks, between(0, 100),
+    {"temperature", 0, "T", OptionGroup::kSampling, kAnswers, between(0, 100),
      "randomness (0: always the likeliest token)",
      [](Settings& s) -> Slot { return &s.request.sampling.temperature; }},
-    {"top-k", 0, "K", OptionGroup::kSampling, kAsks, at_least(0),
+    {"top-k", 0, "K", OptionGroup::kSampling, kAnswers, at_least(0),
      "choose among the K likeliest tokens (0: all)",
      [](Settings& s) -> Slot { return &s.request.sampling.top_k; }},
-    {"top-p", 0, "P", OptionGroup::kSampling, kAsks, above(0, 1),
+    {"top-p", 0, "P", OptionGroup::kSampling, kAnswers, above(0, 1),
      "choose among the likeliest tokens that together reach probability P (1: all)",
      [](Settings& s) -> Slot { return &s.request.sampling.top_p; }},
-    {"min-p", 0, "P", OptionGroup::kSampling, kAsks, between(0, 1),
+    {"min-p", 0, "P", OptionGroup::kSampling, kAnswers, between(0, 1),
      "drop tokens less likely than P times the likeliest (0: none)",
      [](Settings& s) -> Slot { return &s.request.sampling.min_p; }},
-    {"repeat-penalty", 0, "X", OptionGroup::kSampling, kAsks, above(0, 100),
+    {"repeat-penalty", 0, "X", OptionGroup::kSampling, kAnswers, above(0, 100),
      "make tokens of the last --repeat-window less likely (1: off)",
      [](Settings& s) -> Slot { return &s.request.sampling.repetition_penalty; }},
-    {"repeat-window", 0, "N", OptionGroup::kSampling, kAsks, at_least(-1),
+    {"repeat-window", 0, "N", OptionGroup::kSampling, kAnswers, at_least(-1),
      "tokens that --repeat-penalty looks back on (-1: all)",
      [](Settings& s) -> Slot { return &s.request.sampling.repetition_window; }},
-    {"seed", 0, "N", OptionGroup::kSampling, kAsks, between(0, 4294967295.0),
+    {"seed", 0, "N", OptionGroup::kSampling, kAnswers | kVerify, between(0, 4294967295.0),
      "seed of the random choices",
      [](Settings& s) -> Slot { return &s.request.sampling.seed; }},
-    {"grammar", 0, "FILE|TEXT", OptionGroup::kSampling, kAsks, kAny,
+    {"grammar", 0, "FILE|TEXT", OptionGroup::kSampling, kAnswers, kAny,
      "only text that this GBNF grammar allows",
      [](Settings& s) -> Slot { return &s.request.sampling.grammar; }},
-    {"json-schema", 0, "FILE|TEXT", OptionGroup::kSampling, kAsks, kAny,
+    {"json-schema", 0, "FILE|TEXT", OptionGroup::kSampling, kAnswers, kAny,
      "only JSON that this schema allows ({}: any JSON)",
      [](Settings& s) -> Slot { return &s.request.sampling.json_schema; }},
 
-    {"model", 'm', "MODEL", OptionGroup::kModel, kRunsModel, kAny,
-     "catalogue name or path of a GGUF file",
+    {"model", 'm', "MODEL", OptionGroup::kModel, kLoadsModel, kAny,
+     "catalogue name or path of a GGUF file; a memory that exists keeps its own unless this flag is "
+     "given",
      [](Settings& s) -> Slot { return &s.model; }},
-    {"adapter", 0, "PATH[:SCALE]", OptionGroup::kModel, kRunsModel, kAny,
+    {"adapter", 0, "PATH[:SCALE]", OptionGroup::kModel, kLoadsModel, kAny,
      "LoRA adapter in GGUF, with its scale (1 when absent)",
      [](Settings& s) -> Slot { return &s.engine.adapters; }},
-    {"weights", 0, "FORMAT", OptionGroup::kModel, kRunsModel, kAny,
+    {"weights", 0, "FORMAT", OptionGroup::kModel, kLoadsModel, kAny,
      "shipped: as in the file; bf16: a copy kept in the cache folder, faster to read prompts with; "
      "mixed: the copy for prompts and the shipped ones to generate with",
      [](Settings& s) -> Slot { return &s.engine.weights; }},
@@ -108,7 +209,7 @@ constexpr OptionSpec kOptions[] = {
     {"pass-ms", 0, "MS", OptionGroup::kEngine, kRunsModel, between(1, 600000),
      "aim for a pass while another request waits for its next token",
      [](Settings& s) -> Slot { return &s.engine.pass_ms; }},
-    {"kv-type", 0, "TYPE", OptionGroup::kEngine, kRunsModel, kAny,
+    {"kv-type", 0, "TYPE", OptionGroup::kEngine, kLoadsModel, kAny,
      "number format of keys and values: f32, f16, bf16 or i8",
      [](Settings& s) -> Slot { return &s.engine.kv_type; }},
     {"kv-cap", 0, "SIZE", OptionGroup::kEngine, kRunsModel, kAny,
@@ -124,13 +225,13 @@ constexpr OptionSpec kOptions[] = {
      "write a Perfetto trace of every stage to FILE",
      [](Settings& s) -> Slot { return &s.engine.trace_file; }},
 
-    {"top-logprobs", 0, "N", OptionGroup::kOutput, kAsks, between(-1, 1000),
+    {"top-logprobs", 0, "N", OptionGroup::kOutput, kPrompts, between(-1, 1000),
      "with --json: tokens with their log-probabilities and the N likeliest others (-1: no tokens)",
      [](Settings& s) -> Slot { return &s.request.top_logprobs; }},
-    {"prompt-logprobs", 0, "", OptionGroup::kOutput, kAsks, kAny,
+    {"prompt-logprobs", 0, "", OptionGroup::kOutput, kPrompts, kAny,
      "with --json: the log-probability of each prompt token given those before it",
      [](Settings& s) -> Slot { return &s.request.prompt_logprobs; }},
-    {"stream", 0, "", OptionGroup::kOutput, kAsks, kAny,
+    {"stream", 0, "", OptionGroup::kOutput, kGenerate | kAsk | kConfig, kAny,
      "with --json: an object a line as the text comes, the result last",
      [](Settings& s) -> Slot { return &s.generate.stream; }},
 
@@ -169,6 +270,16 @@ constexpr OptionSpec kOptions[] = {
      "run libllama in turns with the engine, and compare speed and logits",
      [](Settings& s) -> Slot { return &s.bench.compare_llama; }},
 
+    {"yes", 'y', "", OptionGroup::kGeneral, kAdd | kForget | kExport | kConfig, kAny,
+     "answer every question with yes",
+     [](Settings& s) -> Slot { return &s.memory.yes; }},
+    {"verbose", 'v', "", OptionGroup::kOutput, kAdd | kAsk | kSearch | kChat | kConfig, kAny,
+     "add: name everything skipped; ask, chat: the passages read; search: whole passages",
+     [](Settings& s) -> Slot { return &s.memory.verbose; }},
+    {"text", 0, "", OptionGroup::kOutput, kShow | kConfig, kAny,
+     "print the stored text, byte for byte",
+     [](Settings& s) -> Slot { return &s.memory.text; }},
+
     {"json", 0, "", OptionGroup::kGeneral, kEveryCommand, kAny,
      "print JSON",
      [](Settings& s) -> Slot { return &s.json; }},
@@ -195,6 +306,14 @@ const char* title(OptionGroup group) {
   switch (group) {
     case OptionGroup::kPrompt:
       return "Prompt";
+    case OptionGroup::kAdding:
+      return "What to add";
+    case OptionGroup::kSelection:
+      return "Sources";
+    case OptionGroup::kReading:
+      return "Reading";
+    case OptionGroup::kMemory:
+      return "Memory";
     case OptionGroup::kOutput:
       return "Output";
     case OptionGroup::kSampling:

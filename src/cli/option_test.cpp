@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "cli/command.h"
@@ -35,6 +36,19 @@ TEST(OptionTable, NamesKeysAndLettersAreUnique) {
     }
     EXPECT_TRUE(spec.commands & kConfig) << spec.name << " is missing from `config`";
     EXPECT_NE(std::string_view(spec.help).back(), '.') << spec.name;
+  }
+}
+
+TEST(OptionTable, WhatIsSpecialToMemoriesHasAnExample) {
+  std::string examples;
+  for (const Command& command : commands()) examples += std::string(" ") + command.examples + "\n";
+  std::replace(examples.begin(), examples.end(), '\n', ' ');
+  for (const OptionSpec& spec : option_specs()) {
+    const OptionGroup group = spec.group;
+    if (group != OptionGroup::kAdding && group != OptionGroup::kSelection && group != OptionGroup::kReading &&
+        group != OptionGroup::kMemory)
+      continue;
+    EXPECT_NE(examples.find(" " + spec.flag() + " "), std::string::npos) << spec.flag();
   }
 }
 
@@ -127,6 +141,23 @@ TEST(ParseOption, Choices) {
   EXPECT_EQ(parsed("kv-type", {"i8"}).engine.kv_type, KvStorage::kI8);
   EXPECT_EQ(parsed("weights", {"bf16"}).engine.weights, WeightFormat::kBF16);
   EXPECT_EQ(refusal("kv-type", {"int4"}), "--kv-type must be one of f32, f16, bf16, i8; int4 given");
+}
+
+TEST(ParseOption, Memories) {
+  EXPECT_EQ(parsed("policy", {"prefix"}).memory.ask.policy, ReadPolicy::kPrefix);
+  EXPECT_EQ(parsed("order", {"parallel"}).memory.ask.order, ReadOrder::kParallel);
+  EXPECT_EQ(refusal("policy", {"blend"}), "--policy must be one of auto, full, prefix, reuse; blend given");
+  EXPECT_EQ(parsed("cap", {"20GiB"}).memory.options.disk_cap_bytes, 20ull << 30);
+  EXPECT_FALSE(Settings().memory.options.disk_cap_bytes.has_value());
+  EXPECT_EQ(refusal("cap", {"much"}), "--cap must be a size such as 512MiB, 2GiB or 4096; much given");
+  EXPECT_EQ(parsed("stored-kv", {"i8"}).memory.options.stored_kv, KvStorage::kI8);
+  EXPECT_EQ(refusal("stored-kv", {"i4"}), "--stored-kv must be one of f32, f16, bf16, i8; i4 given");
+  EXPECT_DOUBLE_EQ(parsed("sample", {"0.25"}).memory.verify.sample, 0.25);
+  EXPECT_EQ(refusal("sample", {"2"}), "--sample must lie in [0, 1]; 2 given");
+  EXPECT_EQ(parsed("read", {"3,1"}).memory.read, (std::vector<int>{3, 1}));
+  EXPECT_EQ(parsed("tag", {"a", "b c"}).memory.filter.tags, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_FALSE(parsed("ignore", {"false"}).memory.add.ignore_files);
+  EXPECT_EQ(find_option("ignore")->flag(), "--no-ignore");
 }
 
 TEST(ParseOption, Adapters) {

@@ -19,12 +19,24 @@ constexpr std::array<Choice<KvStorage>, 4> kKvTypes{
     {{"f32", KvStorage::kF32}, {"f16", KvStorage::kF16}, {"bf16", KvStorage::kBF16}, {"i8", KvStorage::kI8}}};
 constexpr std::array<Choice<WeightFormat>, 3> kWeights{
     {{"shipped", WeightFormat::kShipped}, {"bf16", WeightFormat::kBF16}, {"mixed", WeightFormat::kMixed}}};
+constexpr std::array<Choice<ReadPolicy>, 4> kPolicies{{{"auto", ReadPolicy::kAuto},
+                                                       {"full", ReadPolicy::kFull},
+                                                       {"prefix", ReadPolicy::kPrefix},
+                                                       {"reuse", ReadPolicy::kReuse}}};
+constexpr std::array<Choice<ReadOrder>, 2> kOrders{
+    {{"sequential", ReadOrder::kSequential}, {"parallel", ReadOrder::kParallel}}};
 
 constexpr auto& choices_of(KvStorage) {
   return kKvTypes;
 }
 constexpr auto& choices_of(WeightFormat) {
   return kWeights;
+}
+constexpr auto& choices_of(ReadPolicy) {
+  return kPolicies;
+}
+constexpr auto& choices_of(ReadOrder) {
+  return kOrders;
 }
 
 Error bad_value(const std::string& label, const std::string& rule, std::string_view given) {
@@ -72,10 +84,16 @@ class Parser {
   }
 
   Status operator()(float* out) const {
+    double value = 0;
+    RH_TRY_STATUS((*this)(&value));
+    return set(out, static_cast<float>(value));
+  }
+
+  Status operator()(double* out) const {
     const std::optional<double> value = finite_number(last());
     if (!value) return bad_value(label_, "must be a number", last());
     if (!spec_.range.holds(*value)) return bad_value(label_, spec_.range.rule(), last());
-    return set(out, static_cast<float>(*value));
+    return set(out, *value);
   }
 
   Status operator()(uint64_t* out) const {
@@ -88,6 +106,16 @@ class Parser {
   Status operator()(std::filesystem::path* out) const { return set(out, std::filesystem::path(last())); }
   Status operator()(KvStorage* out) const { return choice(out); }
   Status operator()(WeightFormat* out) const { return choice(out); }
+  Status operator()(ReadPolicy* out) const { return choice(out); }
+  Status operator()(ReadOrder* out) const { return choice(out); }
+
+  // Where leaving the option out means something that no value says.
+  template <typename T>
+  Status operator()(std::optional<T>* out) const {
+    T value{};
+    RH_TRY_STATUS((*this)(&value));
+    return set(out, value);
+  }
 
   Status operator()(std::vector<int>* out) const {
     std::vector<int> numbers;
@@ -166,6 +194,7 @@ struct Printer {
   std::string operator()(const int* value) const { return fmt::format("{}", *value); }
   std::string operator()(const uint32_t* value) const { return fmt::format("{}", *value); }
   std::string operator()(const float* value) const { return fmt::format("{}", *value); }
+  std::string operator()(const double* value) const { return fmt::format("{}", *value); }
   std::string operator()(const uint64_t* value) const { return show_size(*value); }
   std::string operator()(const std::string* value) const { return *value; }
   std::string operator()(const std::filesystem::path* value) const { return value->string(); }
@@ -184,6 +213,13 @@ struct Printer {
   }
   std::string operator()(const KvStorage* value) const { return choice(*value); }
   std::string operator()(const WeightFormat* value) const { return choice(*value); }
+  std::string operator()(const ReadPolicy* value) const { return choice(*value); }
+  std::string operator()(const ReadOrder* value) const { return choice(*value); }
+
+  template <typename T>
+  std::string operator()(const std::optional<T>* value) const {
+    return *value ? (*this)(&**value) : "";
+  }
 
   template <typename T>
   static std::string choice(T value) {

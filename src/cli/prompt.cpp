@@ -61,18 +61,28 @@ Result<std::string> text_or_file(const std::string& option, const std::string& v
   return read_file(value, fmt::format("the file {} that {} names", value, option));
 }
 
-Result<Request> build_request(const Invocation& invocation) {
-  const GenerateSettings& settings = invocation.settings.generate;
-  Request request = invocation.settings.request;
-  SamplingOptions& sampling = request.sampling;
-  if (settings.raw && !settings.system.empty()) {
-    return misuse("--system needs the chat template, which --raw turns off; drop one of them");
-  }
+Status read_constraints(SamplingOptions& sampling) {
   if (!sampling.grammar.empty() && !sampling.json_schema.empty()) {
     return misuse("--grammar and --json-schema exclude each other; drop one of them");
   }
   RH_TRY(sampling.grammar, text_or_file("--grammar", sampling.grammar, "::="));
   RH_TRY(sampling.json_schema, text_or_file("--json-schema", sampling.json_schema, "{"));
+  return {};
+}
+
+Result<std::string> read_standard_input(const std::string& what) {
+  RH_TRY(std::string text, read_descriptor(STDIN_FILENO, what));
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Result<Request> build_request(const Invocation& invocation) {
+  const GenerateSettings& settings = invocation.settings.generate;
+  Request request = invocation.settings.request;
+  if (settings.raw && !settings.system.empty()) {
+    return misuse("--system needs the chat template, which --raw turns off; drop one of them");
+  }
+  RH_TRY_STATUS(read_constraints(request.sampling));
 
   RH_TRY(std::string prompt, read_prompt(invocation));
   if (settings.raw) {

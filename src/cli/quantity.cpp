@@ -29,10 +29,15 @@ std::string show_count(uint64_t count) {
   return scaled(static_cast<double>(count), kUnits, 5, 1);
 }
 
+std::string show_whole(uint64_t count) {
+  std::string text = fmt::format("{}", count);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
 std::string show_rate(double per_second) {
   if (per_second < 100) return fmt::format("{:.1f}", per_second);
-  const auto whole = static_cast<uint64_t>(std::llround(per_second));
-  return whole < 1000 ? fmt::format("{}", whole) : fmt::format("{},{:03}", whole / 1000, whole % 1000);
+  return show_whole(static_cast<uint64_t>(std::llround(per_second)));
 }
 
 std::string show_duration(double seconds) {

@@ -38,7 +38,7 @@ const char* to_string(Origin origin) {
   return "default";
 }
 
-Result<Resolved> resolve(const OptionSources& sources, uint8_t command_id, std::string_view command) {
+Result<Resolved> resolve(const OptionSources& sources, uint32_t command_id, std::string_view command) {
   Resolved resolved;
   for (const OptionSpec& spec : option_specs()) {
     if (!(spec.commands & command_id)) continue;

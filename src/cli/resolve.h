@@ -39,7 +39,7 @@ struct Resolved {
 };
 
 // An empty environment variable counts as absent; a repeatable option's variable holds a value a line.
-Result<Resolved> resolve(const OptionSources& sources, uint8_t command_id, std::string_view command);
+Result<Resolved> resolve(const OptionSources& sources, uint32_t command_id, std::string_view command);
 
 // The file that --config, RHAPSODE_CONFIG or the home folder names, read; nullopt when only the last is
 // absent.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "rhapsode/memory_options.h"
 #include "rhapsode/options.h"
 
 namespace rhapsode::cli {
@@ -41,6 +42,21 @@ struct BenchSettings {
   int decode_tokens = 32;  // steps timed at each context
 };
 
+// What commands over a memory take: the library's own options, and what only the shell needs.
+struct MemorySettings {
+  MemoryOptions options;
+  SourceFilter filter;  // its tags are also those that `add` gives and `forget` takes
+  AddOptions add;
+  SearchOptions search;
+  AskOptions ask;         // max_tokens and sampling are those of `request`
+  std::vector<int> read;  // ids of passages to read instead of routing
+  VerifyOptions verify;   // its seed is that of `request`
+  bool yes = false;       // every question is answered so
+  bool verbose = false;
+  bool dry_run = false;
+  bool text = false;  // print the stored text
+};
+
 struct Settings {
   std::string model = "qwen2.5-coder-0.5b";  // catalogue name or path
   EngineOptions engine;
@@ -51,6 +67,7 @@ struct Settings {
   PullSettings pull;
   InspectSettings inspect;
   BenchSettings bench;
+  MemorySettings memory;
 };
 
 }  // namespace rhapsode::cli

@@ -9,6 +9,7 @@ namespace rhapsode::cli {
 namespace {
 
 constexpr int kGap = 2;
+constexpr int kNarrowest = 12;  // of a column that shrinks
 
 std::string one_line(std::string_view text) {
   std::string safe = printable(text);
@@ -30,6 +31,17 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
+void Table::shrink(std::vector<int>& widths, int room) const {
+  int total = kGap * (static_cast<int>(widths.size()) - 1);
+  for (const int width : widths) total += width;
+  for (size_t c = 0; c < widths.size() && total > room; ++c) {
+    if (!columns_[c].shrinks) continue;
+    const int narrower = std::max(std::min(widths[c], kNarrowest), widths[c] - (total - room));
+    total -= widths[c] - narrower;
+    widths[c] = narrower;
+  }
+}
+
 std::string Table::render(const Terminal& terminal) const {
   std::vector<int> widths;
   for (size_t c = 0; c < columns_.size(); ++c) {
@@ -37,18 +49,18 @@ std::string Table::render(const Terminal& terminal) const {
     for (const auto& row : rows_) width = std::max(width, display_width(row[c]));
     widths.push_back(width);
   }
+  const bool clips = terminal.traits().out_is_terminal;
+  if (clips) shrink(widths, terminal.traits().columns);
   const auto line_of = [&](const std::vector<std::string>& cells) {
     std::string line;
-    int used = 0;
     for (size_t c = 0; c < cells.size(); ++c) {
       const bool last = c + 1 == cells.size();
-      std::string cell = cells[c];
-      if (last && terminal.traits().out_is_terminal) cell = clip_text(cell, terminal.traits().columns - used);
+      const std::string cell = columns_[c].shrinks ? clip_front(cells[c], widths[c]) : cells[c];
       line += last && !columns_[c].right ? cell : aligned(cell, columns_[c], widths[c]);
       if (!last) line += std::string(kGap, ' ');
-      used += widths[c] + kGap;
     }
-    return line;
+    line.erase(line.find_last_not_of(' ') + 1);
+    return clips ? clip_text(line, terminal.traits().columns) : line;
   };
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);

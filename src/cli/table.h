@@ -12,7 +12,8 @@ namespace rhapsode::cli {
 
 struct Column {
   std::string title;
-  bool right = false;  // numbers
+  bool right = false;    // numbers
+  bool shrinks = false;  // a path: loses its beginning where the terminal is too narrow for the table
 };
 
 class Table {
@@ -22,10 +23,13 @@ class Table {
   // As many cells as columns. Cells are shown as printable() makes them.
   void add(std::vector<std::string> cells);
 
-  // Lines that end in '\n'. On a terminal the last column is clipped to the width; elsewhere nothing is lost.
+  // Lines that end in '\n'. On a terminal they are clipped to its width, columns that shrink first;
+  // elsewhere nothing is lost.
   std::string render(const Terminal& terminal) const;
 
  private:
+  void shrink(std::vector<int>& widths, int room) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -40,6 +40,20 @@ TEST(ClipText, CutsAtColumns) {
   EXPECT_EQ(clip_text("abc", 0), "");
 }
 
+TEST(ClipFront, KeepsTheEnd) {
+  EXPECT_EQ(clip_front("docs/guide.md", 13), "docs/guide.md");
+  EXPECT_EQ(clip_front("docs/guide.md", 9), "…guide.md");
+  EXPECT_EQ(clip_front("数字数字", 4), "…字");
+  EXPECT_EQ(clip_front("abc", 0), "");
+}
+
+TEST(WrapText, BreaksAtSpacesAndInsideLongWords) {
+  EXPECT_EQ(wrap_text("one two three", 7, 2), "one two\n  three");
+  EXPECT_EQ(wrap_text("a abcdefghij", 4, 1), "a\n abcd\n efgh\n ij");
+  EXPECT_EQ(wrap_text("数字数字", 5, 0), "数字\n数字");
+  EXPECT_EQ(wrap_text("", 5, 0), "");
+}
+
 TEST(Printable, DisarmsControls) {
   EXPECT_EQ(printable("a\x1b[31mb"), "a␛[31mb");
   EXPECT_EQ(printable("a\r\bb\x7f"), "a␍␈b␡");
@@ -75,6 +89,26 @@ TEST(Table, ColoursAndClipsOnlyOnTerminals) {
   EXPECT_EQ(table.render(pipe), "key  value\nk    " + std::string(60, 'v') + "\n");
 }
 
+TEST(Table, PathsLoseTheirBeginningFirst) {
+  Table table({{"source", false, true}, {"n", true}, {"tags"}});
+  table.add({"docs/a/very/long/path/to/some/guide.md", "7", "a"});
+  TerminalTraits traits = colourful(40);
+  traits.colours = false;
+  EXPECT_EQ(table.render(Terminal(traits)),
+            "source                           n  tags\n"
+            "…ery/long/path/to/some/guide.md  7  a\n");
+  EXPECT_EQ(table.render(Terminal(plain())),
+            "source                                  n  tags\n"
+            "docs/a/very/long/path/to/some/guide.md  7  a\n");
+}
+
+TEST(Table, NoLineIsWiderThanTheTerminal) {
+  Table table({{"source", false, true}, {"some column", true}, {"another one", true}, {"and a third"}});
+  table.add({"docs/数字/guide.md", "1", "2", "x, y"});
+  const std::string text = table.render(Terminal({.out_is_terminal = true, .columns = 40}));
+  EXPECT_EQ(text, "source        some column  another one …\n…字/guide.md            1            2 …\n");
+}
+
 TEST(Paint, EachStreamForItself) {
   TerminalTraits traits = colourful(80);
   traits.out_is_terminal = false;
@@ -97,6 +131,9 @@ TEST(Quantity, ReadsWell) {
   EXPECT_EQ(show_bytes(999999999), "1.0 GB");
   EXPECT_EQ(show_count(134515008), "135 M");
   EXPECT_EQ(show_count(1777088000), "1.8 B");
+  EXPECT_EQ(show_whole(0), "0");
+  EXPECT_EQ(show_whole(999), "999");
+  EXPECT_EQ(show_whole(1234567), "1,234,567");
   EXPECT_EQ(show_rate(66.24), "66.2");
   EXPECT_EQ(show_rate(1240.4), "1,240");
   EXPECT_EQ(show_duration(48.2), "48 s");

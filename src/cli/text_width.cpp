@@ -1,5 +1,7 @@
 #include "cli/text_width.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -118,6 +120,41 @@ std::string clip_text(std::string_view text, int columns) {
     append_utf8(clipped, code_point);
   }
   return columns > 0 ? clipped + "…" : "";
+}
+
+std::string clip_front(std::string_view text, int columns) {
+  int width = display_width(text);
+  if (width <= columns) return std::string(text);
+  while (!text.empty() && width > columns - 1) width -= code_point_width(next_code_point(text));
+  return columns > 0 ? fmt::format("…{}", text) : "";
+}
+
+std::string wrap_text(std::string_view text, int width, int indent) {
+  std::string lines;
+  int used = 0;
+  const auto break_line = [&] {
+    lines += '\n';
+    lines.append(static_cast<size_t>(indent), ' ');
+    used = 0;
+  };
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    std::string_view word = text.substr(0, end);
+    if (used > 0 && used + 1 + display_width(word) > width) break_line();
+    if (used > 0) {
+      lines += ' ';
+      ++used;
+    }
+    while (!word.empty()) {
+      const std::string_view before = word;
+      const int columns = code_point_width(next_code_point(word));
+      if (used > 0 && used + columns > width) break_line();
+      lines += before.substr(0, before.size() - word.size());
+      used += columns;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
 }
 
 std::string printable(std::string_view text) {

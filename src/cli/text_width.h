@@ -18,6 +18,13 @@ int display_width(std::string_view text);
 // At most `columns` wide, with "…" in place of what was cut.
 std::string clip_text(std::string_view text, int columns);
 
+// The same, keeping the end: "…/guide.md".
+std::string clip_front(std::string_view text, int columns);
+
+// Breaks text at spaces to lines of `width` columns at most; further lines are indented. A word that is wider
+// (a URL, a script without spaces) is cut.
+std::string wrap_text(std::string_view text, int width, int indent);
+
 // Text of files, models and servers for a terminal: control characters, which could move the cursor or change
 // the terminal's state, become visible ("␛"); bytes that are not UTF-8 become U+FFFD. Tabs and line feeds
 // stay.

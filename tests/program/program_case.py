@@ -56,8 +56,12 @@ class ProgramCase(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
-    def run_on_terminal(self, *arguments, columns=80, **environment):
-        """Runs on a pseudo-terminal; returns (exit code, everything it showed)."""
+    def run_on_terminal(self, *arguments, columns=80, typed=(), **environment):
+        """Runs on a pseudo-terminal; returns (exit code, everything it showed).
+
+        Each text of `typed` is typed once the program has shown something and then paused.
+        """
+        typed = [typed] if isinstance(typed, str) else list(typed)
         pid, fd = pty.fork()
         if pid == 0:
             os.execve(self.program, [self.program, *arguments], self.environment(**environment))
@@ -67,7 +71,9 @@ class ProgramCase(unittest.TestCase):
         fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         shown, deadline = b"", time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            if not select.select([fd], [], [], 0.1)[0]:
+            if not select.select([fd], [], [], 0.25 if typed else 0.1)[0]:
+                if shown and typed:
+                    os.write(fd, typed.pop(0).encode())
                 continue
             try:
                 piece = os.read(fd, 65536)

@@ -23,7 +23,8 @@ TIMING_FIELDS = ["load_ms", "queue_ms", "tokenize_ms", "prefill_ms", "ttft_ms", 
                  "prefill_tokens_per_s", "decode_tokens_per_s"]
 MODEL_FIELDS = ["name", "architecture", "weights", "file_bytes", "parameters", "layers", "heads", "kv_heads",
                 "head_dim", "vocabulary", "trained_context_tokens", "kv_bytes_per_token"]
-COMMANDS = ["generate", "pull", "inspect", "bench", "config"]
+COMMANDS = ["add", "ask", "search", "chat", "list", "show", "forget", "stats", "verify", "export", "import", "generate",
+            "pull", "inspect", "bench", "config"]
 
 
 class Generate(ProgramCase):
@@ -297,7 +298,7 @@ class Inspect(ProgramCase):
 class Config(ProgramCase):
     def options(self, *arguments, **environment):
         answer = json.loads(self.run_program("config", "--json", *arguments, **environment).stdout)
-        return answer, {(o["name"], *o["commands"]): o for o in answer["options"]}
+        return answer, {(o["name"], command): o for o in answer["options"] for command in o["commands"]}
 
     def test_every_value_names_its_origin(self):
         (self.home / "rhapsode.toml").write_text("top_k = 5\nseed = 1\n[bench]\nthreads = 3\n")

@@ -1,0 +1,204 @@
+// `rhapsode add`: documents into a memory.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "cli/add_progress.h"
+#include "cli/add_report.h"
+#include "cli/command.h"
+#include "cli/confirm.h"
+#include "cli/memory_json.h"
+#include "cli/memory_session.h"
+
+namespace rhapsode::cli {
+namespace {
+
+constexpr double kAskAboveSeconds = 120;
+constexpr size_t kMostNames = 20;  // listed before a question
+
+// A folder that is gone when this is: a plan needs a memory to plan for, and must not leave one behind.
+class PassingFolder {
+ public:
+  static Result<PassingFolder> make() {
+    std::error_code error;
+    std::string pattern = (std::filesystem::temp_directory_path(error) / "rhapsode-plan-XXXXXX").string();
+    if (error || !mkdtemp(pattern.data())) return make_system_error(errno, "cannot make a folder to plan in");
+    return PassingFolder(pattern);
+  }
+  PassingFolder(PassingFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  PassingFolder& operator=(PassingFolder&&) = delete;
+  ~PassingFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  explicit PassingFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+class Adder {
+ public:
+  Adder(Invocation& invocation, const InterruptGuard& interrupts)
+      : invocation_(invocation),
+        settings_(invocation.settings.memory),
+        json_(invocation.settings.json),
+        terminal_(invocation.terminal),
+        interrupts_(interrupts),
+        confirmation_(terminal_, interrupts, settings_.yes),
+        progress_(terminal_),
+        options_(settings_.add) {
+    options_.paths = invocation.arguments;
+    options_.tags = settings_.filter.tags;
+    options_.on_progress = [this](const AddProgress& now) {
+      progress_.update(now, static_cast<double>(now_ns()) * 1e-9);
+      return interrupts_.signal_number() == 0;
+    };
+    options_.confirm_removal = [this](const auto& names) { return confirm_removal(names); };
+  }
+
+  Result<int> run(const MemoryPlace& place) {
+    RH_TRY(session_, open_session(invocation_, place, MemoryUse::kMake));
+    announce();
+    RH_TRY(const bool agreed, agree_on_plan());
+    if (!agreed) return stopped() ? stop() : decline();
+    RH_TRY(const AddReport report, session_.memory->add(options_));
+    terminal_.clear_status();
+    print(report);
+    if (stopped()) return stop();
+    RH_TRY_STATUS(refused_);
+    return report.failed.empty() ? kExitOk : kExitFailed;
+  }
+
+  Result<int> run_dry(const MemoryPlace& place) {
+    if (identify_memory(place.folder).ok()) {
+      RH_TRY(session_, open_session(invocation_, place, MemoryUse::kLook));
+      return print_plan();
+    }
+    RH_TRY(const PassingFolder folder, PassingFolder::make());
+    RH_TRY(session_, open_session(invocation_, {folder.path(), place.why}, MemoryUse::kMake));
+    const Result<int> code = print_plan();
+    session_.memory.reset();  // before its folder, and before its engine
+    return code;
+  }
+
+ private:
+  bool stopped() const { return interrupts_.signal_number() != 0; }
+
+  void announce() {
+    if (!session_.made || json_) return;
+    const std::string why = session_.place.why.empty()
+                                ? ""
+                                : fmt::format(" ({}; --memory FOLDER chooses another)", session_.place.why);
+    terminal_.print_err(fmt::format("new memory at {}{}\n", session_.place.folder.string(), why));
+  }
+
+  Result<AddPlan> plan() {
+    terminal_.show_status("Looking at the sources …");
+    auto plan = session_.memory->plan(options_);
+    terminal_.clear_status();
+    return plan;
+  }
+
+  Result<int> print_plan() {
+    RH_TRY(const AddPlan plan, this->plan());
+    terminal_.print(json_ ? to_text(plan_json(plan)) : plan_text(plan) + "\n");
+    return kExitOk;
+  }
+
+  // Standard input can be read only once, so nobody knows beforehand what it brings.
+  Result<bool> agree_on_plan() {
+    if (std::count(options_.paths.begin(), options_.paths.end(), "-") > 0) return true;
+    RH_TRY(const AddPlan plan, this->plan());
+    if (stopped()) return false;
+    if (plan.seconds <= kAskAboveSeconds) return true;
+    if (confirmation_.asks() || terminal_.shows_status()) terminal_.print_err(plan_text(plan) + "\n");
+    return confirmation_.ask(
+        "Go on?", fmt::format("{} of work; pass --yes to begin without being asked", plan_text(plan)));
+  }
+
+  bool confirm_removal(const std::vector<std::string>& names) {
+    removed_ = names;
+    const std::string what = counted(names.size(), "source");
+    if (confirmation_.asks()) {
+      terminal_.print_err(fmt::format("gone from the given folders:\n{}", indented_list(names, kMostNames)));
+    }
+    const auto agreed = confirmation_.ask(fmt::format("Remove {} from the memory?", what),
+                                          fmt::format("{} gone from the given folders {} kept; pass --yes to "
+                                                      "remove what is gone without being asked",
+                                                      what, names.size() == 1 ? "was" : "were"));
+    if (!agreed.ok()) refused_ = agreed.error();
+    const bool removes = agreed.ok() && *agreed;
+    if (!removes) removed_.clear();
+    return removes;
+  }
+
+  void print(const AddReport& report) {
+    if (json_) {
+      Json json{{"memory", session_.place.folder.string()}, {"made", session_.made}};
+      json.update(add_json(report));
+      json["removed_sources"] = removed_;
+      return terminal_.print(to_text(json));
+    }
+    terminal_.print(report_text(report, settings_.verbose, terminal_));
+    if (removed_.empty()) return;
+    const size_t most = settings_.verbose ? removed_.size() : kMostNames;
+    terminal_.print(fmt::format("gone and removed:\n{}", indented_list(removed_, most)));
+  }
+
+  Result<int> decline() {
+    terminal_.print_err("nothing was added\n");
+    return kExitFailed;
+  }
+
+  Result<int> stop() {
+    terminal_.print_err("stopped; the same command goes on from here\n");
+    return 128 + interrupts_.signal_number();
+  }
+
+  Invocation& invocation_;
+  const MemorySettings& settings_;
+  const bool json_;
+  Terminal& terminal_;
+  const InterruptGuard& interrupts_;
+  Confirmation confirmation_;
+  AddProgressLine progress_;
+  AddOptions options_;
+  MemorySession session_;
+  std::vector<std::string> removed_;
+  Status refused_;
+};
+
+// A slip is told before a model is loaded or a memory made.
+Status check_paths(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (path == "-") {
+      if (isatty(STDIN_FILENO) != 1) continue;
+      return make_error(ErrorKind::kInvalidArgument,
+                        "- reads standard input, which is the terminal; give it through a pipe");
+    }
+    if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) continue;
+    if (!error || error == std::errc::no_such_file_or_directory) {
+      return make_error(ErrorKind::kNotFound, "there is no {}; nothing was added", path);
+    }
+    return make_system_error(error.value(), fmt::format("cannot look at {}", path));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<int> run_add(Invocation& invocation) {
+  const MemorySettings& settings = invocation.settings.memory;
+  const auto& paths = invocation.arguments;
+  RH_TRY_STATUS(check_paths(paths));
+  RH_TRY(const InterruptGuard interrupts, InterruptGuard::install());
+  const MemoryPlace place = place_for_memory(settings.options.folder, paths, process_places());
+  Adder adder(invocation, interrupts);
+  return settings.dry_run ? adder.run_dry(place) : adder.run(place);
+}
+
+}  // namespace rhapsode::cli

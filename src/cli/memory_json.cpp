@@ -1,0 +1,192 @@
+#include "cli/memory_json.h"
+
+#include <cmath>
+
+namespace rhapsode::cli {
+namespace {
+
+double rounded(double value) {
+  return std::round(value * 1000.0) / 1000.0;
+}
+
+// JSON has neither infinity nor NaN.
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json page_json(int page) {
+  return page == 0 ? Json(nullptr) : Json(page);
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json citation_json(const Citation& citation) {
+  return {{"n", citation.n},
+          {"source", citation.source},
+          {"version", citation.version},
+          {"start_byte", citation.start_byte},
+          {"end_byte", citation.end_byte},
+          {"line", citation.line},
+          {"page", page_json(citation.page)},
+          {"quote", citation.quote},
+          {"support", number(citation.support)}};
+}
+
+Json ask_usage_json(const AskUsage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"cached_tokens", usage.cached_tokens},
+          {"recomputed_tokens", usage.recomputed_tokens},
+          {"evaluated_tokens", usage.evaluated_tokens},
+          {"probe_tokens", usage.probe_tokens},
+          {"generated_tokens", usage.generated_tokens},
+          {"memory_tokens_read", usage.memory_tokens_read}};
+}
+
+Json ask_timing_json(const AskTiming& timing) {
+  return {{"route_ms", rounded(timing.route_ms)},
+          {"load_ms", rounded(timing.load_ms)},
+          {"prefill_ms", rounded(timing.prefill_ms)},
+          {"ttft_ms", rounded(timing.ttft_ms)},
+          {"decode_tokens_per_s", rounded(timing.decode_tokens_per_s)},
+          {"cite_ms", rounded(timing.cite_ms)},
+          {"total_ms", rounded(timing.total_ms)}};
+}
+
+template <typename T, typename ToJson>
+Json list_of(const std::vector<T>& values, const ToJson& to_json) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(to_json(value));
+  return list;
+}
+
+}  // namespace
+
+Json passage_json(const PassageInfo& passage) {
+  return {{"id", passage.id},
+          {"source", passage.source},
+          {"version", passage.version},
+          {"start_byte", passage.start_byte},
+          {"end_byte", passage.end_byte},
+          {"line", passage.line},
+          {"page", page_json(passage.page)},
+          {"tokens", passage.tokens},
+          {"header", passage.header},
+          {"tier", to_string(passage.tier)}};
+}
+
+Json found_json(const FoundPassage& found) {
+  Json json = passage_json(found.passage);
+  json["score"] = number(found.score);
+  json["latent"] = number(found.latent);
+  json["keywords"] = number(found.keywords);
+  json["text"] = found.text;
+  return json;
+}
+
+Json answer_json(const Answer& answer, const ModelInfo& model) {
+  return {{"answer", answer.text},
+          {"abstained", answer.abstained},
+          {"citations", list_of(answer.citations, citation_json)},
+          {"usage", ask_usage_json(answer.usage)},
+          {"timing", ask_timing_json(answer.timing)},
+          {"policy", to_string(answer.policy)},
+          {"policy_reason", answer.policy_reason},
+          {"passages", list_of(answer.passages, found_json)},
+          {"finish", to_string(answer.finish)},
+          {"model", model_json(model)}};
+}
+
+Json issues_json(const std::vector<SourceIssue>& issues) {
+  return list_of(issues, [](const SourceIssue& issue) {
+    return Json{{"source", issue.source}, {"reason", issue.reason}};
+  });
+}
+
+Json plan_json(const AddPlan& plan) {
+  return {{"sources_new", plan.sources_new},
+          {"sources_changed", plan.sources_changed},
+          {"sources_unchanged", plan.sources_unchanged},
+          {"tokens", plan.tokens},
+          {"kv_bytes", plan.kv_bytes},
+          {"seconds", number(rounded(plan.seconds))},
+          {"index_only", plan.index_only}};
+}
+
+Json add_json(const AddReport& report) {
+  return {{"added", report.added},
+          {"updated", report.updated},
+          {"unchanged", report.unchanged},
+          {"removed", report.removed},
+          {"skipped", issues_json(report.skipped)},
+          {"failed", issues_json(report.failed)},
+          {"warnings", issues_json(report.warnings)},
+          {"passages", report.passages},
+          {"encoded_tokens", report.encoded_tokens},
+          {"evaluated_tokens", report.evaluated_tokens},
+          {"kv_bytes", report.kv_bytes},
+          {"index_only", report.index_only},
+          {"cancelled", report.cancelled},
+          {"seconds", number(rounded(report.seconds))}};
+}
+
+Json source_json(const SourceInfo& source) {
+  return {{"source", source.source},
+          {"kind", source.kind},
+          {"title", source.title},
+          {"tags", source.tags},
+          {"version", source.version},
+          {"versions", source.versions},
+          {"bytes", source.bytes},
+          {"passages", source.passages},
+          {"tokens", source.tokens},
+          {"added", source.added},
+          {"event_time", text_or_null(source.event_time)}};
+}
+
+Json detail_json(const SourceDetail& detail) {
+  const auto version_json = [](const VersionInfo& version) {
+    return Json{{"version", version.version},
+                {"added", version.added},
+                {"replaced", text_or_null(version.replaced)},
+                {"event_time", text_or_null(version.event_time)},
+                {"bytes", version.bytes},
+                {"sha256", version.sha256}};
+  };
+  return {{"source", source_json(detail.info)},
+          {"versions", list_of(detail.versions, version_json)},
+          {"passages", list_of(detail.passages, passage_json)}};
+}
+
+Json stats_json(const MemoryStats& stats) {
+  return {{"model", stats.model},
+          {"fingerprint", stats.fingerprint},
+          {"sources", stats.sources},
+          {"versions", stats.versions},
+          {"contents", stats.contents},
+          {"passages", stats.passages},
+          {"passages_with_kv", stats.passages_with_kv},
+          {"tokens", stats.tokens},
+          {"text_bytes", stats.text_bytes},
+          {"catalog_bytes", stats.catalog_bytes},
+          {"code_bytes", stats.code_bytes},
+          {"kv_bytes", stats.kv_bytes},
+          {"kv_cap_bytes", stats.kv_cap_bytes},
+          {"stale_bytes", stats.stale_bytes},
+          {"foreign_kv_entries", stats.foreign_kv_entries},
+          {"quarantined", stats.quarantined},
+          {"kv_hits", stats.kv_hits},
+          {"kv_misses", stats.kv_misses}};
+}
+
+Json verify_json(const VerifyReport& report) {
+  return {{"sound", report.problems.empty()},
+          {"extents_checked", report.extents_checked},
+          {"texts_checked", report.texts_checked},
+          {"passages_encoded", report.passages_encoded},
+          {"largest_difference", number(report.largest_difference)},
+          {"problems", issues_json(report.problems)}};
+}
+
+}  // namespace rhapsode::cli

@@ -1,0 +1,20 @@
+// Short pieces of stored text for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace rhapsode::cli {
+
+// On one line: runs of white space become one space, the ends are trimmed.
+std::string flattened(std::string_view text);
+
+// The sentence of `text` that shares most with the question: its distinct words count by their length, each
+// character of a script without spaces is a word. The first sentence when nothing is shared. O(length).
+std::string best_sentence(std::string_view text, std::string_view question);
+
+// "docs/guide.md:12", "paper.pdf:40 (page 3)", as far as editors and people find it.
+std::string place_in_source(const std::string& source, int line, int page);
+
+}  // namespace rhapsode::cli
