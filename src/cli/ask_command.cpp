@@ -17,7 +17,7 @@ Result<int> run_ask(Invocation& invocation) {
   if (options.question.empty()) {
     return make_error(ErrorKind::kInvalidArgument, "the question is empty; give some text");
   }
-  RH_TRY(MemorySession session, open_session(invocation, MemoryUse::kChange));
+  RH_TRY(MemorySession session, open_session(invocation, MemoryUse::kLook));
   RH_TRY_STATUS(check_filter(*session.memory, options.filter));
 
   RH_TRY(const InterruptGuard interrupts, InterruptGuard::install());

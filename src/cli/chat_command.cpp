@@ -141,7 +141,7 @@ class Chat {
 
 Result<int> run_chat(Invocation& invocation) {
   RH_TRY(AskOptions options, ask_options(invocation.settings));
-  RH_TRY(MemorySession session, open_session(invocation, MemoryUse::kChange));
+  RH_TRY(MemorySession session, open_session(invocation, MemoryUse::kLook));
   RH_TRY_STATUS(check_filter(*session.memory, options.filter));
   return Chat(invocation, session, std::move(options)).run();
 }

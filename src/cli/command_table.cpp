@@ -52,7 +52,7 @@ constexpr Command kCommands[] = {
      run_stats},
     {kVerify, "verify", "", 0, 0, "check a memory's checksums and encode a sample again",
      "rhapsode verify\n"
-     "rhapsode verify --sample 0.2 --seed 7 --whitening routing.whitening",
+     "rhapsode verify --sample 0.2 --seed 7 --routing m.routing",
      run_verify},
     {kExport, "export", "FILE", 1, 1, "write a memory into one file",
      "rhapsode export memory.rhapsode\n"

@@ -28,8 +28,8 @@ class Forgetter {
     RH_TRY(const ForgetReport report, memory.forget(options_));
     terminal_.clear_status();
     RH_TRY_STATUS(refused_);
-    if (interrupts_.signal_number() != 0) return 128 + interrupts_.signal_number();
     print(report);
+    if (interrupts_.signal_number() != 0) return 128 + interrupts_.signal_number();
     return declined_ ? kExitFailed : kExitOk;
   }
 

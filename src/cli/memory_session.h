@@ -13,9 +13,9 @@
 namespace rhapsode::cli {
 
 enum class MemoryUse : uint8_t {
-  kLook,    // nothing is written
-  kChange,  // an answer may store KV, too
-  kMake,    // made where it does not exist
+  kLook,    // any number at a time; an answer stores the KV that it had to make all the same
+  kChange,  // one at a time
+  kMake,    // the same, made where it does not exist
 };
 
 struct MemorySession {
