@@ -444,6 +444,17 @@ Result<Answer> Memory::ask(const AskOptions& options) {
   return answer;
 }
 
+// A token is a byte, each as likely as any other but the one that stands there.
+Result<AnswerScore> Memory::score(const AskOptions&, const std::string& answer, int most_tokens) {
+  AnswerScore score;
+  for (const char c : answer.substr(0, static_cast<size_t>(most_tokens))) {
+    const auto token = static_cast<unsigned char>(c);
+    score.tokens.push_back(token);
+    score.logits.emplace_back(256, 0.0f)[token] = 1.0f;
+  }
+  return score;
+}
+
 Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
   std::vector<SourceInfo> list;
   for (const auto& [name, source] : impl_->sources().items()) {
