@@ -96,6 +96,11 @@ TEST(BestSentence, SharesMostWithTheQuestion) {
   EXPECT_EQ(best_sentence(text, "the reader"), "Because of the reader.");
   EXPECT_EQ(best_sentence(text, "title"), "# Title");
   EXPECT_EQ(best_sentence(text, "nothing alike"), "It rains.");
+  EXPECT_EQ(best_sentence("## Head\nFirst text. More.", "x"), "First text.");
+  EXPECT_EQ(best_sentence("## Head\n", "x"), "## Head");
+  EXPECT_EQ(best_sentence("| a | b |\n|---|---|\n| zstd | texts |\n| zlib | pages |\n", "pages"),
+            "| zlib | pages |");
+  EXPECT_EQ(best_sentence("Items:\n- one thing\n- another\n  thing\n* last", "another"), "- another thing");
   EXPECT_EQ(best_sentence("\n\n  second.", "x"), "second.");
   EXPECT_EQ(best_sentence("", "x"), "");
   EXPECT_EQ(best_sentence("version 1.5 is out", "1.5"), "version 1.5 is out");

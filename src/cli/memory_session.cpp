@@ -22,8 +22,10 @@ Error no_memory(const MemoryPlace& place) {
 // The identity of what lies there, nullopt where nothing does and one may be made.
 Result<std::optional<MemoryIdentity>> identify(const MemoryPlace& place, MemoryUse use) {
   auto identity = identify_memory(place.folder);
-  if (identity.ok()) return std::optional(std::move(identity).value());
-  if (identity.error().kind != ErrorKind::kNotFound) return identity.error();
+  // A memory without a model is one whose making did not get far.
+  const bool unfinished = identity.ok() && identity->model_path.empty();
+  if (identity.ok() && !unfinished) return std::optional(std::move(identity).value());
+  if (!unfinished && identity.error().kind != ErrorKind::kNotFound) return identity.error();
   if (use == MemoryUse::kMake) return std::optional<MemoryIdentity>();
   return no_memory(place);
 }

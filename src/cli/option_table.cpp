@@ -134,7 +134,7 @@ constexpr OptionSpec kOptions[] = {
     {"instruction", 0, "TEXT", OptionGroup::kMemory, kAdds, kAny,
      "system message that everything in a new memory is read after (empty: the built-in one)",
      [](Settings& s) -> Slot { return &s.memory.options.instruction; }},
-    {"routing", 0, "FILE", OptionGroup::kMemory, kEvaluates | kConfig, kAny,
+    {"routing", 0, "FILE", OptionGroup::kMemory, kOpens | kConfig, kAny,
      "routing statistics of the model (empty: those shipped for it)",
      [](Settings& s) -> Slot { return &s.memory.options.whitening; }},
 

@@ -56,7 +56,9 @@ std::vector<std::string_view> sentences_of(std::string_view text) {
     const char32_t c = next_code_point(rest);
     const bool stop = last == '.' || last == '!' || last == '?';
     const bool wide_stop = last == U'。' || last == U'！' || last == U'？';
-    if ((stop && is_space(c)) || wide_stop || (last == '\n' && c == '\n')) {
+    // A blank line, and what Markdown begins a line with: a row, an item, a heading. A heading is a line.
+    const bool new_block = last == '\n' && (c == '\n' || c == '|' || c == '#' || c == '-' || c == '*');
+    if ((stop && is_space(c)) || wide_stop || new_block || (last == '\n' && text[begin] == '#')) {
       sentences.push_back(text.substr(begin, at - begin));
       begin = at;
     }
@@ -87,7 +89,7 @@ std::string flattened(std::string_view text) {
 std::string best_sentence(std::string_view text, std::string_view question) {
   std::set<std::string> asked;
   each_word(question, [&](std::string word) { asked.insert(std::move(word)); });
-  std::string_view best;
+  std::string best;
   size_t most = 0;
   for (const std::string_view sentence : sentences_of(text)) {
     std::set<std::string> shared;
@@ -96,12 +98,15 @@ std::string best_sentence(std::string_view text, std::string_view question) {
     });
     size_t weight = 0;
     for (const std::string& word : shared) weight += word.size();
-    if ((best.empty() && !flattened(sentence).empty()) || weight > most) {
-      best = sentence;
+    const std::string line = flattened(sentence);
+    // A heading says what the passage is about, but only when that was asked for.
+    const bool first = (best.empty() || (most == 0 && best.starts_with('#'))) && !line.empty();
+    if (first || weight > most) {
+      best = line;
       most = weight;
     }
   }
-  return flattened(best);
+  return best;
 }
 
 std::string place_in_source(const std::string& source, int line, int page) {

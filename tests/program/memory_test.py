@@ -414,6 +414,13 @@ class Care(MemoryCase):
                              "empty", "import", "out.rhapsode")
         self.assert_fails(1, "nothing.rhapsode does not exist", "import", "nothing.rhapsode", "--memory", "new")
 
+    def test_a_memory_whose_making_did_not_get_far(self):
+        kept = json.loads((self.work / ".rhapsode" / "fake.json").read_text())
+        (self.work / ".rhapsode" / "fake.json").write_text(json.dumps({**kept, "sources": {}, "model_path": ""}))
+        self.assert_fails(1, "there is no memory at .rhapsode; `rhapsode add PATH...` makes one, --memory FOLDER names "
+                             "another", "list")
+        self.assertIs(self.json_of("add", "docs")["made"], True)
+
     def test_a_damaged_memory_is_not_overlooked(self):
         (self.work / ".rhapsode" / "fake.json").write_text("{")
         for command in (["list"], ["add", "docs"], ["ask", "x"]):
