@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/clock.h"
 #include "cli/add_progress.h"
@@ -39,19 +40,32 @@ class PassingFolder {
   std::filesystem::path path_;
 };
 
+AddOptions add_options(const Invocation& invocation) {
+  AddOptions options = invocation.settings.memory.add;
+  options.paths = invocation.arguments;
+  options.tags = invocation.settings.memory.filter.tags;
+  return options;
+}
+
+Result<AddPlan> make_plan(Memory& memory, const AddOptions& options, Terminal& terminal) {
+  terminal.show_status("Looking at the sources …");
+  auto plan = memory.plan(options);
+  terminal.clear_status();
+  return plan;
+}
+
+// What is done under Ctrl-C's eyes: the questions and the work.
 class Adder {
  public:
-  Adder(Invocation& invocation, const InterruptGuard& interrupts)
-      : invocation_(invocation),
-        settings_(invocation.settings.memory),
+  Adder(Invocation& invocation, const MemorySession& session, const InterruptGuard& interrupts)
+      : settings_(invocation.settings.memory),
         json_(invocation.settings.json),
         terminal_(invocation.terminal),
+        session_(session),
         interrupts_(interrupts),
         confirmation_(terminal_, interrupts, settings_.yes),
         progress_(terminal_),
-        options_(settings_.add) {
-    options_.paths = invocation.arguments;
-    options_.tags = settings_.filter.tags;
+        options_(add_options(invocation)) {
     options_.on_progress = [this](const AddProgress& now) {
       progress_.update(now, static_cast<double>(now_ns()) * 1e-9);
       return interrupts_.signal_number() == 0;
@@ -59,11 +73,11 @@ class Adder {
     options_.confirm_removal = [this](const auto& names) { return confirm_removal(names); };
   }
 
-  Result<int> run(const MemoryPlace& place) {
-    RH_TRY(session_, open_session(invocation_, place, MemoryUse::kMake));
-    announce();
-    RH_TRY(const bool agreed, agree_on_plan());
-    if (!agreed) return stopped() ? stop() : decline();
+  Result<int> run(const std::optional<AddPlan>& plan) {
+    if (plan && plan->seconds > kAskAboveSeconds) {
+      RH_TRY(const bool agreed, agree_on(*plan));
+      if (!agreed) return stopped() ? stop() : decline();
+    }
     RH_TRY(const AddReport report, session_.memory->add(options_));
     terminal_.clear_status();
     print(report);
@@ -72,49 +86,11 @@ class Adder {
     return report.failed.empty() ? kExitOk : kExitFailed;
   }
 
-  Result<int> run_dry(const MemoryPlace& place) {
-    if (identify_memory(place.folder).ok()) {
-      RH_TRY(session_, open_session(invocation_, place, MemoryUse::kLook));
-      return print_plan();
-    }
-    RH_TRY(const PassingFolder folder, PassingFolder::make());
-    RH_TRY(session_, open_session(invocation_, {folder.path(), place.why}, MemoryUse::kMake));
-    const Result<int> code = print_plan();
-    session_.memory.reset();  // before its folder, and before its engine
-    return code;
-  }
-
  private:
   bool stopped() const { return interrupts_.signal_number() != 0; }
 
-  void announce() {
-    if (!session_.made || json_) return;
-    const std::string why = session_.place.why.empty()
-                                ? ""
-                                : fmt::format(" ({}; --memory FOLDER chooses another)", session_.place.why);
-    terminal_.print_err(fmt::format("new memory at {}{}\n", session_.place.folder.string(), why));
-  }
-
-  Result<AddPlan> plan() {
-    terminal_.show_status("Looking at the sources …");
-    auto plan = session_.memory->plan(options_);
-    terminal_.clear_status();
-    return plan;
-  }
-
-  Result<int> print_plan() {
-    RH_TRY(const AddPlan plan, this->plan());
-    terminal_.print(json_ ? to_text(plan_json(plan)) : plan_text(plan) + "\n");
-    return kExitOk;
-  }
-
-  // Standard input can be read only once, so nobody knows beforehand what it brings.
-  Result<bool> agree_on_plan() {
-    if (std::count(options_.paths.begin(), options_.paths.end(), "-") > 0) return true;
-    RH_TRY(const AddPlan plan, this->plan());
-    if (stopped()) return false;
-    if (plan.seconds <= kAskAboveSeconds) return true;
-    if (confirmation_.asks() || terminal_.shows_status()) terminal_.print_err(plan_text(plan) + "\n");
+  Result<bool> agree_on(const AddPlan& plan) {
+    if (terminal_.traits().err_is_terminal) terminal_.print_err(plan_text(plan) + "\n");
     return confirmation_.ask(
         "Go on?", fmt::format("{} of work; pass --yes to begin without being asked", plan_text(plan)));
   }
@@ -158,18 +134,53 @@ class Adder {
     return 128 + interrupts_.signal_number();
   }
 
-  Invocation& invocation_;
   const MemorySettings& settings_;
   const bool json_;
   Terminal& terminal_;
+  const MemorySession& session_;
   const InterruptGuard& interrupts_;
   Confirmation confirmation_;
   AddProgressLine progress_;
   AddOptions options_;
-  MemorySession session_;
   std::vector<std::string> removed_;
   Status refused_;
 };
+
+void announce(const MemorySession& session, Terminal& terminal) {
+  const std::string why = session.place.why.empty()
+                              ? ""
+                              : fmt::format(" ({}; --memory FOLDER chooses another)", session.place.why);
+  terminal.print_err(fmt::format("new memory at {}{}\n", session.place.folder.string(), why));
+}
+
+Result<int> run_for_real(Invocation& invocation, const MemoryPlace& place) {
+  RH_TRY(const MemorySession session, open_session(invocation, place, MemoryUse::kMake));
+  if (session.made && !invocation.settings.json) announce(session, invocation.terminal);
+  const AddOptions options = add_options(invocation);
+  std::optional<AddPlan> plan;
+  // Standard input can be read only once, so nobody knows beforehand what it brings.
+  if (std::count(options.paths.begin(), options.paths.end(), "-") == 0) {
+    RH_TRY(plan, make_plan(*session.memory, options, invocation.terminal));
+  }
+  // Not before: Ctrl-C ends what only looks.
+  RH_TRY(const InterruptGuard interrupts, InterruptGuard::install());
+  return Adder(invocation, session, interrupts).run(plan);
+}
+
+Result<int> run_dry(Invocation& invocation, const MemoryPlace& place) {
+  const auto print_plan = [&](const MemorySession& session) -> Result<int> {
+    RH_TRY(const AddPlan plan, make_plan(*session.memory, add_options(invocation), invocation.terminal));
+    invocation.terminal.print(invocation.settings.json ? to_text(plan_json(plan)) : plan_text(plan) + "\n");
+    return kExitOk;
+  };
+  if (identify_memory(place.folder).ok()) {
+    RH_TRY(const MemorySession session, open_session(invocation, place, MemoryUse::kLook));
+    return print_plan(session);
+  }
+  RH_TRY(const PassingFolder folder, PassingFolder::make());
+  RH_TRY(const MemorySession session, open_session(invocation, {folder.path(), place.why}, MemoryUse::kMake));
+  return print_plan(session);
+}
 
 // A slip is told before a model is loaded or a memory made.
 Status check_paths(const std::vector<std::string>& paths) {
@@ -195,10 +206,8 @@ Result<int> run_add(Invocation& invocation) {
   const MemorySettings& settings = invocation.settings.memory;
   const auto& paths = invocation.arguments;
   RH_TRY_STATUS(check_paths(paths));
-  RH_TRY(const InterruptGuard interrupts, InterruptGuard::install());
   const MemoryPlace place = place_for_memory(settings.options.folder, paths, process_places());
-  Adder adder(invocation, interrupts);
-  return settings.dry_run ? adder.run_dry(place) : adder.run(place);
+  return settings.dry_run ? run_dry(invocation, place) : run_for_real(invocation, place);
 }
 
 }  // namespace rhapsode::cli
