@@ -94,7 +94,7 @@ constexpr OptionSpec kOptions[] = {
      [](Settings& s) -> Slot { return &s.memory.read; }},
     {"policy", 0, "POLICY", OptionGroup::kReading, kReads, kAny,
      "reuse: stored keys and values, nothing evaluated again; full: passages as text; prefix: text, with "
-     "equal beginnings reused; auto: reuse where the model is known to bear it, else full",
+     "equal beginnings reused; auto: reuse where the model is known to bear it, else text",
      [](Settings& s) -> Slot { return &s.memory.ask.policy; }},
     {"order", 0, "ORDER", OptionGroup::kReading, kReads, kAny,
      "positions of passages under reuse: sequential or parallel",
