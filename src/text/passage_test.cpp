@@ -456,6 +456,14 @@ TEST(Sentences, WrapOverLinesAndEndAtBlocks) {
                           "int c;", "```", "End."));
 }
 
+TEST(Sentences, FieldsOfAHeadAreOneEach) {
+  EXPECT_THAT(
+      sentences(
+          "PEP: 12\nTitle: A template\nAuthor: Ada,\n        Bob\nStatus: Active\n\nText: of\ntwo lines"),
+      ElementsAre("PEP: 12", "Title: A template", "Author: Ada,\n        Bob", "Status: Active",
+                  "Text: of\ntwo lines"));
+}
+
 TEST(Sentences, OfCodeAreLinesAndOfTablesRows) {
   EXPECT_THAT(sentences("int a;\n\n  return b. c;\n", DocumentKind::kCode),
               ElementsAre("int a;", "return b. c;"));

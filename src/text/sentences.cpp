@@ -83,6 +83,17 @@ bool is_fence(std::string_view content) {
   return content.starts_with("```") || content.starts_with("~~~");
 }
 
+// "Python-Version: 3.12": one word and a colon, as in the head of a letter or proposal.
+bool is_field(std::string_view content) {
+  constexpr size_t kLongestKey = 24;
+  const size_t colon = content.substr(0, kLongestKey).find(':');
+  if (colon == std::string_view::npos || colon < 2 || !is_ascii_upper(content[0])) return false;
+  const auto key = content.substr(0, colon);
+  const bool word =
+      std::all_of(key.begin(), key.end(), [](char c) { return is_ascii_letter(c) || c == '-'; });
+  return word && (colon + 1 == content.size() || content[colon + 1] == ' ');
+}
+
 class SentenceScanner {
  public:
   SentenceScanner(std::string_view text, DocumentKind kind) : text_(text), kind_(kind) {}
@@ -133,8 +144,12 @@ class SentenceScanner {
     if (in_fence_) return add(line.begin);
     const bool heading = rest[0] == '#' && kind_ != DocumentKind::kPlain;
     const size_t sign = list_sign(rest);
+    const bool field = line.indent == 0 && is_field(rest);
+    const bool next_field = field && in_fields_ && !after_blank_;
+    in_fields_ = field || (in_fields_ && !after_blank_ && line.indent > 0);
     const bool ended = pending_stop_ && !(pending_soft_ && is_ascii_lower(rest[0]));
-    if (after_blank_ || after_heading_ || heading || sign > 0 || rest[0] == '|' || ended) add(content);
+    if (after_blank_ || after_heading_ || heading || sign > 0 || rest[0] == '|' || ended || next_field)
+      add(content);
     after_heading_ = heading || rest[0] == '|';
     pending_stop_ = false;
     if (rest[0] != '|') read_characters(content, content + sign, line.end);
@@ -194,6 +209,7 @@ class SentenceScanner {
   bool after_blank_ = true;
   bool after_heading_ = false;
   bool in_fence_ = false;
+  bool in_fields_ = false;
   bool quoted_ = false;
   bool pending_stop_ = false;  // the line before ended with a stop
   bool pending_soft_ = false;
