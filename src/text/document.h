@@ -1,10 +1,9 @@
 // Document: what a reader makes of one file, message list or archive member, ready to be cut into passages.
 //
 // `text` is what the model reads and what citations are taken from, as UTF-8. For formats that are text
-// (plain, Markdown, code, CSV, e-mail) it is the file's bytes, unchanged; for others (HTML, PDF, DOCX, EPUB,
-// notebooks, JSON Lines, files in another charset) it is the text extracted from them, and `extracted` says
-// so. All offsets are bytes of `text`.
-// Ownership and threads: plain values.
+// (plain, Markdown, code, CSV, JSON without messages) it is the file's bytes, unchanged; for others (HTML,
+// PDF, DOCX, EPUB, notebooks, messages in JSON, e-mail, files in another charset) it is the text extracted
+// from them, and `extracted` says so. All offsets are bytes of `text`. Ownership and threads: plain values.
 #pragma once
 
 #include <cstddef>
