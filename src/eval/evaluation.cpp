@@ -11,7 +11,7 @@ namespace rhapsode::eval {
 namespace {
 
 // Gold answers are judged over their first tokens: long ones (a list of authors) say no more, but cost more.
-constexpr size_t kMostScoredTokens = 12;
+constexpr int kMostScoredTokens = 12;
 
 Signal signal_of(Context context) {
   if (context == Context::kBm25) return Signal::kKeywords;
@@ -21,7 +21,8 @@ Signal signal_of(Context context) {
 Reading reading_of(Context context, const Options& options) {
   if (context == Context::kClosed) return Reading::kNothing;
   if (context == Context::kGold || context == Context::kFull) return Reading::kText;
-  return is_searched(context) && options.policy == "full" ? Reading::kText : Reading::kStored;
+  const bool as_text = options.policy == ReadPolicy::kFull || options.policy == ReadPolicy::kPrefix;
+  return is_searched(context) && as_text ? Reading::kText : Reading::kStored;
 }
 
 // Passages of one document as one hit, the best first.
@@ -59,7 +60,7 @@ Json Evaluation::settings() const {
           {"pool", options_.pool},
           {"documents", plan_.dataset().documents.size()},
           {"distractors", options_.distractors >= 0 ? options_.distractors : task.distractors},
-          {"policy", options_.policy},
+          {"policy", options_.policy == ReadPolicy::kFull ? "full" : "reuse"},
           {"passages", options_.passages},
           {"budget_tokens", options_.budget_tokens},
           {"max_tokens", task.max_tokens},
@@ -118,7 +119,7 @@ Status Evaluation::measure(const Question& question, Context context, Record& re
   RH_TRY(ReadRequest request, request_for(question, context, record));
   RH_TRY_STATUS(answer(request, context, question, record));
   score_text(question, record);
-  if (plan_.task().cite) score_citations(question, context, record);
+  if (plan_.task().cite) score_citations(question, record);
   if (!options_.fidelity) return {};
   if (is_searched(context)) {
     request.places.emplace();
@@ -175,17 +176,25 @@ Status Evaluation::rank(const Question& question, Context context, Record& recor
   return {};
 }
 
+Status Evaluation::warm(const ReadRequest& request, const Record& record) {
+  if (request.places) return subject_.warm(*request.places);
+  std::vector<Span> likely;  // to be routed to: the search has just found them
+  for (const RankedPassage& passage : record.ranked) {
+    if (static_cast<int>(likely.size()) == options_.passages) break;
+    likely.push_back(passage.passage.span);
+  }
+  return subject_.warm(likely);
+}
+
 Status Evaluation::answer(const ReadRequest& request, Context context, const Question& question,
                           Record& record) {
+  if (request.reading == Reading::kStored) RH_TRY_STATUS(warm(request, record));
   RH_TRY(record.reply, subject_.answer(request));
-  if (record.reply.made_kv && request.reading == Reading::kStored) {
-    record.scores["cold_ttft_ms"] = record.reply.timing.ttft_ms;
-    RH_TRY(record.reply, subject_.answer(request));
-  }
   record.answered = true;
   record.prediction = answer_of_reply(record.reply.text);
   record.read = placed(question, record.reply.passages);
-  record.scores["ttft_ms"] = record.reply.timing.ttft_ms;
+  // An empty reply has no first token.
+  if (record.reply.timing.ttft_ms > 0) record.scores["ttft_ms"] = record.reply.timing.ttft_ms;
   record.scores["tokens_read"] = record.reply.usage.memory_tokens_read;
   record.scores["evaluated_tokens"] = record.reply.usage.evaluated_tokens;
   if (!question.gold.empty()) record.scores["gold_read"] = share_of_gold(record.read, question);
@@ -214,7 +223,7 @@ void Evaluation::score_cacheblend(const Question& question, Record& record) {
   record.scores["cacheblend_f1"] = best;
 }
 
-void Evaluation::score_citations(const Question& question, Context, Record& record) {
+void Evaluation::score_citations(const Question& question, Record& record) {
   record.scores["cite_ms"] = record.reply.timing.cite_ms;
   if (kept_.full_ttft_ms && *kept_.full_ttft_ms > 0) {
     record.scores["cite_share"] = record.reply.timing.cite_ms / *kept_.full_ttft_ms;
@@ -237,10 +246,10 @@ Result<ScoredAnswer> Evaluation::reference_for(const ReadRequest& request, Conte
                                                const Question& question) {
   ReadRequest full = request;
   full.reading = Reading::kText;
-  if (is_searched(context)) return subject_.score(full, question.answers.front());
+  if (is_searched(context)) return subject_.score(full, question.answers.front(), kMostScoredTokens);
   if (!kept_.full_score) {
     full.places = plan_.own_places(question);
-    RH_TRY(kept_.full_score, subject_.score(full, question.answers.front()));
+    RH_TRY(kept_.full_score, subject_.score(full, question.answers.front(), kMostScoredTokens));
   }
   return *kept_.full_score;
 }
@@ -248,8 +257,8 @@ Result<ScoredAnswer> Evaluation::reference_for(const ReadRequest& request, Conte
 Status Evaluation::score_fidelity(ReadRequest request, Context context, const Question& question,
                                   Record& record) {
   if (question.answers.empty()) return {};
-  RH_TRY(ScoredAnswer scored, subject_.score(request, question.answers.front()));
-  const size_t tokens = std::min(scored.tokens.size(), kMostScoredTokens);
+  RH_TRY(ScoredAnswer scored, subject_.score(request, question.answers.front(), kMostScoredTokens));
+  const size_t tokens = scored.tokens.size();
   if (tokens == 0) return {};
   double nll = 0;
   for (size_t t = 0; t < tokens; ++t) nll -= scored.row(t)[static_cast<size_t>(scored.tokens[t])];

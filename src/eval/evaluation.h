@@ -1,9 +1,8 @@
 // Asks a subject every planned question in every context and measures the replies.
 //
 // The order is fixed: question by question, in each first closed, gold and full, so that what is read from
-// stored KV can be compared with full attention over the same text. The answer is measured before anything
-// else touches the same passages, so that no cache shortens its times; where KV had to be made first, the
-// question is asked again and the second times count (the first stay as cold_ttft_ms).
+// stored KV can be compared with full attention over the same text. What is read from stored KV has it made
+// beforehand; the answer is measured before its likelihood, so that no cache knows the question.
 // Ownership: keeps references; plan and subject outlive it. Threads: one. Errors: a question that fails is
 // recorded with its reason; kCancelled when the caller stops; an error of the results file ends the run.
 #pragma once
@@ -54,12 +53,13 @@ class Evaluation {
   Status measure(const Question& question, Context context, Record& record);
   Result<ReadRequest> request_for(const Question& question, Context context, Record& record);
   Status rank(const Question& question, Context context, Record& record);
+  Status warm(const ReadRequest& request, const Record& record);
   Status answer(const ReadRequest& request, Context context, const Question& question, Record& record);
   Status score_fidelity(ReadRequest request, Context context, const Question& question, Record& record);
   Result<ScoredAnswer> reference_for(const ReadRequest& request, Context context, const Question& question);
   void score_text(const Question& question, Record& record);
   void score_cacheblend(const Question& question, Record& record);
-  void score_citations(const Question& question, Context context, Record& record);
+  void score_citations(const Question& question, Record& record);
   std::vector<RankedPassage> placed(const Question& question,
                                     const std::vector<PlacedPassage>& passages) const;
 

@@ -86,10 +86,24 @@ TEST_F(EvaluationTest, ReuseReadsWhatFullReadsInTheSameOrder) {
   EXPECT_EQ(subject_.asked[1].reading, Reading::kStored);
 }
 
-TEST_F(EvaluationTest, TimesOfReuseAreThoseOfTheSecondReading) {
-  const Record record = ask(0, Context::kReuse);
-  EXPECT_EQ(record.scores.at("cold_ttft_ms"), 90);
-  EXPECT_EQ(record.scores.at("ttft_ms"), 5);
+TEST_F(EvaluationTest, WhatIsReadFromStoredKvHasItMadeBefore) {
+  ask(0, Context::kFull);
+  EXPECT_TRUE(subject_.warmed.empty());
+  ask(0, Context::kReuse);
+  ASSERT_THAT(subject_.warmed, SizeIs(1));
+  EXPECT_EQ(subject_.warmed[0], *subject_.asked.back().places);
+  options_.passages = 2;
+  ask(0, Context::kRouted);  // as the search ranks them
+  ASSERT_THAT(subject_.warmed, SizeIs(2));
+  EXPECT_THAT(subject_.warmed[1], SizeIs(2));
+  EXPECT_EQ(subject_.warmed[1][0].document, 0);
+}
+
+TEST_F(EvaluationTest, PolicyFullReadsFoundPassagesAsText) {
+  options_.policy = ReadPolicy::kFull;
+  const Record record = ask(0, Context::kBm25);
+  EXPECT_EQ(subject_.asked.back().reading, Reading::kText);
+  EXPECT_EQ(record.scores.count("kl"), 0u);  // it would be compared with itself
 }
 
 TEST_F(EvaluationTest, DivergenceIsFromFullAttentionOverTheSameText) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cmath>
-#include <set>
 
 #include "eval/metrics.h"
 #include "eval/subject.h"
@@ -35,16 +34,17 @@ class FakeSubject final : public Subject {
     reply.usage.memory_tokens_read = 10 * static_cast<int>(places.size());
     reply.timing.ttft_ms = request.reading == Reading::kStored ? 5 : 100;
     reply.timing.cite_ms = 20;
-    if (request.reading == Reading::kStored) {
-      for (const Span& place : places) reply.made_kv |= warm_.insert(place.document).second;
-      if (reply.made_kv) reply.timing.ttft_ms = 90;
-    }
     reply.policy = request.reading == Reading::kStored ? "reuse" : "full";
     return reply;
   }
 
+  Status warm(const std::vector<Span>& places) override {
+    warmed.push_back(places);
+    return {};
+  }
+
   // A vocabulary of two; the answer is two tokens, 0 and 1.
-  Result<ScoredAnswer> score(const ReadRequest& request, const std::string&) override {
+  Result<ScoredAnswer> score(const ReadRequest& request, const std::string&, int) override {
     ++scored;
     if (!request.places && request.reading != Reading::kNothing) {
       return make_error(ErrorKind::kInvalidArgument, "nothing says what to read");
@@ -75,6 +75,7 @@ class FakeSubject final : public Subject {
   std::string fail_on;
   std::vector<ReadRequest> asked;
   std::vector<std::string> ranked;
+  std::vector<std::vector<Span>> warmed;
   int scored = 0;
 
  private:
@@ -93,7 +94,6 @@ class FakeSubject final : public Subject {
   }
 
   const Dataset& dataset_;
-  std::set<int> warm_;
 };
 
 }  // namespace rhapsode::eval

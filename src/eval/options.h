@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "rhapsode/memory_options.h"
+
 namespace rhapsode::eval {
 
 struct Options {
@@ -14,8 +16,8 @@ struct Options {
   std::string contexts;                 // "closed,full"; empty: the task's own
   std::string baseline = "full";        // differences are taken from this context
   std::string pool = "own";             // own: the task's documents; all: its filler too
-  std::string policy = "auto";          // how found passages are read: auto, full or reuse
   std::string commit;                   // of the program measured; empty: its version
+  ReadPolicy policy = ReadPolicy::kReuse;  // how found passages are read: as text when kFull or kPrefix
   int limit = 0;                        // questions, a seeded selection; 0: as the task says
   int distractors = -1;                 // beside the evidence; -1: as the task says
   int passages = 5;                     // read of what was found

@@ -56,7 +56,6 @@ struct Reply {
   AskTiming timing;
   std::string policy;
   std::string policy_reason;
-  bool made_kv = false;  // some passage's KV had to be made from its text: the times are not those of reuse
 };
 
 // The model's view of a given answer: for each of its tokens, log-probabilities of all tokens in its place.
@@ -83,8 +82,12 @@ class Subject {
   virtual ~Subject() = default;
   virtual SubjectInfo info() const = 0;
   virtual Result<Reply> answer(const ReadRequest& request) = 0;
-  // request.places is set unless nothing is read. kUnsupported when the subject cannot tell.
-  virtual Result<ScoredAnswer> score(const ReadRequest& request, const std::string& answer) = 0;
+  // Makes sure that these passages' KV is stored, without reading the question: a later answer() finds
+  // nothing of itself in any cache.
+  virtual Status warm(const std::vector<Span>& places) = 0;
+  // Of the answer's first tokens. request.places is set unless nothing is read.
+  virtual Result<ScoredAnswer> score(const ReadRequest& request, const std::string& answer,
+                                     int most_tokens) = 0;
   // The best passages of the whole memory, best first.
   virtual Result<std::vector<PlacedPassage>> rank(const std::string& question, Signal signal,
                                                   int passages) = 0;
