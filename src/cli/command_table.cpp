@@ -79,6 +79,16 @@ constexpr Command kCommands[] = {
      "rhapsode bench --model smollm2-135m\n"
      "rhapsode bench --prefill 512,2048 --decode 0,2048 --compare-llama --json",
      run_bench},
+    {kEval, "eval", "TASK | compare FILE FILE", 1, 3,
+     "measure a model and its memory on questions with known answers",
+     "rhapsode eval multihop-dev --data eval-data --limit 60 --resume\n"
+     "rhapsode eval peps --contexts gold,routed --baseline gold --passages 3\n"
+     "rhapsode eval nq-open-oracle --pool all --recall-only -o recall.jsonl\n"
+     "rhapsode eval xquad-en --memory eval-memory --encode-all --distractors 9\n"
+     "rhapsode eval citations --no-fidelity --seed 7 --commit v0.2 --json\n"
+     "rhapsode eval needles-books --policy full --budget 4000\n"
+     "rhapsode eval compare before.jsonl after.jsonl",
+     run_eval},
     {kConfig, "config", "[COMMAND]", 0, 1, "show every option's value and where it comes from",
      "rhapsode config\n"
      "rhapsode config generate --temperature 0.7",

@@ -38,7 +38,8 @@ enum CommandSet : uint32_t {
   kExport = 1 << 13,
   kImport = 1 << 14,
   kChat = 1 << 15,
-  kEveryCommand = (1 << 16) - 1,
+  kEval = 1 << 16,
+  kEveryCommand = (1 << 17) - 1,
 };
 
 enum class OptionGroup : uint8_t {
@@ -53,6 +54,7 @@ enum class OptionGroup : uint8_t {
   kModel,
   kEngine,
   kBench,
+  kEvaluation,
   kGeneral,
 };
 const char* title(OptionGroup group);  // "Sampling"

@@ -7,14 +7,15 @@ namespace {
 constexpr uint32_t kEvaluates = kAdd | kAsk | kSearch | kChat | kVerify;
 constexpr uint32_t kOpens = kEvaluates | kList | kShow | kForget | kStats | kExport;
 
-constexpr uint32_t kLoadsModel = kGenerate | kBench | kOpens | kConfig;
-constexpr uint32_t kRunsModel = kGenerate | kBench | kEvaluates | kConfig;
+constexpr uint32_t kLoadsModel = kGenerate | kBench | kEval | kOpens | kConfig;
+constexpr uint32_t kRunsModel = kGenerate | kBench | kEval | kEvaluates | kConfig;
 constexpr uint32_t kPrompts = kGenerate | kConfig;
 constexpr uint32_t kAnswers = kGenerate | kAsk | kChat | kConfig;
 constexpr uint32_t kReads = kAsk | kChat | kConfig;
 constexpr uint32_t kSelects = kAsk | kChat | kSearch | kList | kConfig;
 constexpr uint32_t kAdds = kAdd | kConfig;
 constexpr uint32_t kBenches = kBench | kConfig;
+constexpr uint32_t kMeasures = kEval | kConfig;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Range kAny{};
@@ -83,16 +84,16 @@ constexpr OptionSpec kOptions[] = {
      "what to call the source that standard input (-) is",
      [](Settings& s) -> Slot { return &s.memory.add.standard_input_name; }},
 
-    {"budget", 0, "N", OptionGroup::kReading, kReads, at_least(1),
+    {"budget", 0, "N", OptionGroup::kReading, kReads | kEval, at_least(1),
      "most tokens of the memory to read",
      [](Settings& s) -> Slot { return &s.memory.ask.budget_tokens; }},
-    {"passages", 0, "N", OptionGroup::kReading, kReads, between(0, 10000),
+    {"passages", 0, "N", OptionGroup::kReading, kReads | kEval, between(0, 10000),
      "most passages to read (0: none; the question alone is answered)",
      [](Settings& s) -> Slot { return &s.memory.ask.most_passages; }},
     {"read", 0, "ID,ID,...", OptionGroup::kReading, kReads, at_least(0),
      "read exactly these passages, best last, by the ids that search shows (empty: find them)",
      [](Settings& s) -> Slot { return &s.memory.read; }},
-    {"policy", 0, "POLICY", OptionGroup::kReading, kReads, kAny,
+    {"policy", 0, "POLICY", OptionGroup::kReading, kReads | kEval, kAny,
      "reuse: stored keys and values, nothing evaluated again; full: passages as text; prefix: text, with "
      "equal beginnings reused; auto: reuse where the model is known to bear it, else text",
      [](Settings& s) -> Slot { return &s.memory.ask.policy; }},
@@ -105,9 +106,9 @@ constexpr OptionSpec kOptions[] = {
     {"abstain", 0, "", OptionGroup::kReading, kReads, kAny,
      "answer even when the memory holds nothing fit",
      [](Settings& s) -> Slot { return &s.memory.ask.abstain; }},
-    {"limit", 0, "N", OptionGroup::kReading, kSearch | kConfig, between(1, 10000),
-     "most passages to show",
-     [](Settings& s) -> Slot { return &s.memory.search.limit; }},
+    {"limit", 0, "N", OptionGroup::kReading, kSearch | kEval | kConfig, between(0, 1000000),
+     "search: most passages to show (0: 5); eval: questions to ask, drawn by the seed (0: as the task says)",
+     [](Settings& s) -> Slot { return &s.limit; }},
     {"latent", 0, "", OptionGroup::kReading, kSearch | kConfig, kAny,
      "find by keywords alone",
      [](Settings& s) -> Slot { return &s.memory.search.latent; }},
@@ -118,9 +119,9 @@ constexpr OptionSpec kOptions[] = {
      "share of passages to encode again and compare (at least one is)",
      [](Settings& s) -> Slot { return &s.memory.verify.sample; }},
 
-    {"memory", 0, "FOLDER", OptionGroup::kMemory, kOpens | kImport | kConfig, kAny,
+    {"memory", 0, "FOLDER", OptionGroup::kMemory, kOpens | kImport | kEval | kConfig, kAny,
      "the memory's folder (empty: .rhapsode in the nearest folder upwards that has one, else memory in the "
-     "home folder)",
+     "home folder; eval: a temporary one)",
      [](Settings& s) -> Slot { return &s.memory.options.folder; }},
     {"reencode", 0, "", OptionGroup::kMemory, kAdd | kAsk | kSearch | kChat | kConfig, kAny,
      "change the memory to the model of --model; what it has read is read again",
@@ -134,7 +135,7 @@ constexpr OptionSpec kOptions[] = {
     {"instruction", 0, "TEXT", OptionGroup::kMemory, kAdds, kAny,
      "system message that everything in a new memory is read after (empty: the built-in one)",
      [](Settings& s) -> Slot { return &s.memory.options.instruction; }},
-    {"routing", 0, "FILE", OptionGroup::kMemory, kOpens | kConfig, kAny,
+    {"routing", 0, "FILE", OptionGroup::kMemory, kOpens | kEval | kConfig, kAny,
      "routing statistics of the model (empty: those shipped for it)",
      [](Settings& s) -> Slot { return &s.memory.options.whitening; }},
 
@@ -166,7 +167,7 @@ constexpr OptionSpec kOptions[] = {
     {"repeat-window", 0, "N", OptionGroup::kSampling, kAnswers, at_least(-1),
      "tokens that --repeat-penalty looks back on (-1: all)",
      [](Settings& s) -> Slot { return &s.request.sampling.repetition_window; }},
-    {"seed", 0, "N", OptionGroup::kSampling, kAnswers | kVerify, between(0, 4294967295.0),
+    {"seed", 0, "N", OptionGroup::kSampling, kAnswers | kVerify | kEval, between(0, 4294967295.0),
      "seed of the random choices",
      [](Settings& s) -> Slot { return &s.request.sampling.seed; }},
     {"grammar", 0, "FILE|TEXT", OptionGroup::kSampling, kAnswers, kAny,
@@ -280,6 +281,40 @@ constexpr OptionSpec kOptions[] = {
      "print the stored text, byte for byte",
      [](Settings& s) -> Slot { return &s.memory.text; }},
 
+    {"data", 0, "FOLDER", OptionGroup::kEvaluation, kMeasures, kAny,
+     "folder of the public data sets (scripts/fetch_eval_data.sh fills one)",
+     [](Settings& s) -> Slot { return &s.eval.data; }},
+    {"contexts", 0, "NAME,NAME,...", OptionGroup::kEvaluation, kMeasures, kAny,
+     "before each question: closed, gold, full, reuse, routed, bm25, latent (empty: as the task says)",
+     [](Settings& s) -> Slot { return &s.eval.contexts; }},
+    {"baseline", 0, "CONTEXT", OptionGroup::kEvaluation, kMeasures, kAny,
+     "context that the others are compared with (empty: none)",
+     [](Settings& s) -> Slot { return &s.eval.baseline; }},
+    {"pool", 0, "POOL", OptionGroup::kEvaluation, kMeasures, kAny,
+     "documents to search: own, the task's; all, its filler too",
+     [](Settings& s) -> Slot { return &s.eval.pool; }},
+    {"distractors", 0, "N", OptionGroup::kEvaluation, kMeasures, between(-1, 1000),
+     "BM25 neighbours beside the evidence in full and reuse (-1: as the task says)",
+     [](Settings& s) -> Slot { return &s.eval.distractors; }},
+    {"recall-only", 0, "", OptionGroup::kEvaluation, kMeasures, kAny,
+     "only measure what is found, do not answer",
+     [](Settings& s) -> Slot { return &s.eval.recall_only; }},
+    {"fidelity", 0, "", OptionGroup::kEvaluation, kMeasures, kAny,
+     "do not measure the gold answer's likelihood and the divergence from full attention",
+     [](Settings& s) -> Slot { return &s.eval.fidelity; }},
+    {"encode-all", 0, "", OptionGroup::kEvaluation, kMeasures, kAny,
+     "store the keys and values of the whole pool first, instead of those that are read",
+     [](Settings& s) -> Slot { return &s.eval.encode; }},
+    {"output", 'o', "FILE", OptionGroup::kEvaluation, kMeasures, kAny,
+     "results, a JSON object a line (empty: TASK-MODEL.jsonl)",
+     [](Settings& s) -> Slot { return &s.eval.output; }},
+    {"resume", 0, "", OptionGroup::kEvaluation, kMeasures, kAny,
+     "go on with the results file that is there",
+     [](Settings& s) -> Slot { return &s.eval.resume; }},
+    {"commit", 0, "TEXT", OptionGroup::kEvaluation, kMeasures, kAny,
+     "what to note as the program's commit in the results",
+     [](Settings& s) -> Slot { return &s.eval.commit; }},
+
     {"json", 0, "", OptionGroup::kGeneral, kEveryCommand, kAny,
      "print JSON",
      [](Settings& s) -> Slot { return &s.json; }},
@@ -326,6 +361,8 @@ const char* title(OptionGroup group) {
       return "Engine";
     case OptionGroup::kBench:
       return "Measurements";
+    case OptionGroup::kEvaluation:
+      return "Evaluation";
     case OptionGroup::kGeneral:
       return "General";
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "eval/options.h"
 #include "rhapsode/memory_options.h"
 #include "rhapsode/options.h"
 
@@ -62,12 +63,14 @@ struct Settings {
   EngineOptions engine;
   Request request;
   bool json = false;
+  int limit = 0;                 // of passages to show, or of questions to ask; 0: the command's own
   std::filesystem::path config;  // empty: rhapsode.toml in the home folder, if there is one
   GenerateSettings generate;
   PullSettings pull;
   InspectSettings inspect;
   BenchSettings bench;
   MemorySettings memory;
+  eval::Options eval;  // its folder, policy, seed and numbers are those of `memory` and `request`
 };
 
 }  // namespace rhapsode::cli

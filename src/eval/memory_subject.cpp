@@ -85,7 +85,8 @@ Status MemorySubject::fill(const MemorySubjectOptions& options) {
   add.on_progress = options.on_progress;
   RH_TRY(added_, memory_->add(add));
   if (added_.cancelled) {
-    return make_error(ErrorKind::kCancelled, "stopped while the memory was being made; it goes on from there");
+    return make_error(ErrorKind::kCancelled,
+                      "stopped while the memory was being made; it goes on from there");
   }
   for (const std::vector<SourceIssue>* issues : {&added_.failed, &added_.skipped}) {
     for (const SourceIssue& issue : *issues) notes_.push_back(issue.source + ": " + issue.reason);
@@ -206,10 +207,9 @@ Status MemorySubject::warm(const std::vector<Span>& places) {
   options.cite = options.abstain = false;
   for (const PassageInfo& passage : passages) {
     RH_TRY(const SourceDetail detail, memory_->show(passage.source));
-    const bool as_text =
-        std::any_of(detail.passages.begin(), detail.passages.end(), [&](const PassageInfo& now) {
-          return now.id == passage.id && now.tier == KvTier::kText;
-        });
+    const bool as_text = std::any_of(
+        detail.passages.begin(), detail.passages.end(),
+        [&](const PassageInfo& now) { return now.id == passage.id && now.tier == KvTier::kText; });
     if (as_text) options.passages.push_back(passage.id);
   }
   if (options.passages.empty()) return {};

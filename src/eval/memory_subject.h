@@ -1,10 +1,10 @@
 // MemorySubject: a model with a memory that is made of a data set's documents, one source each.
 //
-// open() writes the documents into FOLDER/documents and adds them to the memory FOLDER/memory, so that a second
-// run over the same folder evaluates nothing. Documents with a title become Markdown with that heading;
-// offsets of the memory are brought back to those of the data. Ownership: owns engine and memory. Threads: one
-// at a time. Cost: the first add; then one ask a call. Errors: those of engine and memory, and kNotFound for a
-// place that the memory does not hold.
+// open() writes the documents into FOLDER/documents and adds them to the memory FOLDER/memory, so that a
+// second run over the same folder evaluates nothing. Documents with a title become Markdown with that
+// heading; offsets of the memory are brought back to those of the data. Ownership: owns engine and memory.
+// Threads: one at a time. Cost: the first add; then one ask a call. Errors: those of engine and memory, and
+// kNotFound for a place that the memory does not hold.
 #pragma once
 
 #include <filesystem>

@@ -10,17 +10,17 @@
 namespace rhapsode::eval {
 
 struct Options {
-  std::filesystem::path data = "data";  // folder of the public sets
-  std::filesystem::path memory;         // where memories are kept between runs; empty: a temporary folder
-  std::filesystem::path output;         // results file; empty: TASK-MODEL.jsonl
-  std::string contexts;                 // "closed,full"; empty: the task's own
-  std::string baseline = "full";        // differences are taken from this context
-  std::string pool = "own";             // own: the task's documents; all: its filler too
-  std::string commit;                   // of the program measured; empty: its version
+  std::filesystem::path data = "data";     // folder of the public sets
+  std::filesystem::path memory;            // where memories are kept between runs; empty: a temporary folder
+  std::filesystem::path output;            // results file; empty: TASK-MODEL.jsonl
+  std::string contexts;                    // "closed,full"; empty: the task's own
+  std::string baseline = "full";           // differences are taken from this context
+  std::string pool = "own";                // own: the task's documents; all: its filler too
+  std::string commit;                      // of the program measured; empty: its version
   ReadPolicy policy = ReadPolicy::kReuse;  // how found passages are read: as text when kFull or kPrefix
-  int limit = 0;                        // questions, a seeded selection; 0: as the task says
-  int distractors = -1;                 // beside the evidence; -1: as the task says
-  int passages = 5;                     // read of what was found
+  int limit = 0;                           // questions, a seeded selection; 0: as the task says
+  int distractors = -1;                    // beside the evidence; -1: as the task says
+  int passages = 5;                        // read of what was found
   int budget_tokens = 2560;
   uint32_t seed = 0;  // of the selection and the intervals
   bool resume = false;

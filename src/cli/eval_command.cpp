@@ -1,0 +1,224 @@
+// `rhapsode eval`: measures a model and its memory on a task, or compares two results files.
+#include <unistd.h>
+
+#include <ctime>
+
+#include "cli/command.h"
+#include "cli/eval_output.h"
+#include "cli/interrupt.h"
+#include "cli/json_output.h"
+#include "cli/quantity.h"
+#include "eval/evaluation.h"
+#include "eval/machine.h"
+#include "eval/memory_subject.h"
+#include "eval/readers.h"
+#include "model/pull.h"
+#include "rhapsode/version.h"
+
+namespace rhapsode::cli {
+namespace {
+
+// A folder that goes away with the run.
+class ScratchFolder {
+ public:
+  ScratchFolder() = default;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& make() {
+    path_ = std::filesystem::temp_directory_path() / fmt::format("rhapsode-eval-{}", ::getpid());
+    return path_;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string command_line(const Invocation& invocation) {
+  std::string line = fmt::format("rhapsode eval {}", fmt::join(invocation.arguments, " "));
+  for (const auto& [option, values] : invocation.sources.flags) {
+    for (const std::string& value : values) {
+      line += ' ' + option->flag();
+      if (!option->is_switch()) line += ' ' + value;
+    }
+  }
+  return line;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+class Evaluator {
+ public:
+  explicit Evaluator(Invocation& invocation)
+      : invocation_(invocation),
+        settings_(invocation.settings),
+        options_(eval_options(settings_)),
+        terminal_(invocation.terminal) {}
+
+  Result<int> run(const std::string& name) {
+    RH_TRY(const InterruptGuard interrupts, InterruptGuard::install());
+    RH_TRY(task_, eval::find_task(name));
+    if (options_.pool != "own" && options_.pool != "all") {
+      return make_error(ErrorKind::kInvalidArgument, "--pool must be own or all; '{}' given", options_.pool);
+    }
+    terminal_.show_status(fmt::format("Reading the data of {} …", task_.name));
+    RH_TRY(dataset_, eval::load_dataset(task_, options_.data, options_.pool == "all"));
+    RH_TRY(const eval::Plan plan, eval::Plan::make(task_, dataset_, options_));
+    RH_TRY(const auto subject, open_subject(plan, interrupts));
+    eval::Evaluation evaluation(plan, options_, *subject);
+    RH_TRY(eval::ResultsFile results,
+           eval::ResultsFile::open(output_path(), described(evaluation), options_.resume));
+    if (results.done_before() > 0) note(fmt::format("{} results are there already", results.done_before()));
+    const Status ran = evaluation.run(results, [&](const eval::EvaluationProgress& progress) {
+      show(progress);
+      return interrupts.signal_number() == 0;
+    });
+    terminal_.clear_status();
+    if (!ran.ok() && ran.error().kind != ErrorKind::kCancelled) return ran.error();
+    if (!ran.ok()) note(ran.error().message);
+    RH_TRY(const bool any, print(results.path()));
+    if (!ran.ok()) return 128 + interrupts.signal_number();
+    return any ? kExitOk : kExitFailed;
+  }
+
+ private:
+  static eval::Options eval_options(const Settings& settings) {
+    eval::Options options = settings.eval;
+    options.seed = settings.request.sampling.seed;
+    options.limit = settings.limit;
+    options.memory = settings.memory.options.folder;
+    options.passages = settings.memory.ask.most_passages;
+    options.budget_tokens = settings.memory.ask.budget_tokens;
+    // What `auto` would do for this model is what evaluations find out.
+    options.policy =
+        settings.memory.ask.policy == ReadPolicy::kAuto ? ReadPolicy::kReuse : settings.memory.ask.policy;
+    return options;
+  }
+
+  Result<std::unique_ptr<eval::MemorySubject>> open_subject(const eval::Plan& plan,
+                                                            const InterruptGuard& interrupts) {
+    eval::MemorySubjectOptions subject;
+    subject.engine = settings_.engine;
+    RH_TRY(subject.engine.model, model::resolve_model(settings_.model));
+    model_name_ = subject.engine.model.stem().string();
+    // One memory for each pool, task and model: none ever holds more than what it is asked about.
+    subject.folder =
+        (options_.memory.empty() ? scratch_.make() : options_.memory) /
+        fmt::format("{}-{}-{}-{}", task_.name, options_.pool, model_name_, task_.sha256.substr(0, 8));
+    subject.whitening = settings_.memory.options.whitening;
+    subject.instruction = task_.instruction;
+    subject.documents = plan.needed_documents();
+    subject.encode = options_.encode;
+    subject.on_progress = [&](const AddProgress& progress) {
+      terminal_.show_status(fmt::format("Making the memory: {} of {} documents, {:.0f} tokens/s …",
+                                        progress.sources_done, progress.sources_total,
+                                        progress.tokens_per_s));
+      return interrupts.signal_number() == 0;
+    };
+    terminal_.show_status(fmt::format("Loading {} …", model_name_));
+    RH_TRY(auto opened, eval::MemorySubject::open(dataset_, std::move(subject)));
+    terminal_.clear_status();
+    for (const std::string& problem : opened->notes()) note(problem);
+    return opened;
+  }
+
+  std::filesystem::path output_path() const {
+    if (!options_.output.empty()) return options_.output;
+    return fmt::format("{}-{}.jsonl", task_.name, model_name_);
+  }
+
+  Json described(const eval::Evaluation& evaluation) const {
+    Json json = evaluation.settings();
+    json["version"] = kVersion;
+    json["commit"] = options_.commit.empty() ? Json(nullptr) : Json(options_.commit);
+    json["command"] = command_line(invocation_);
+    json["machine"] = eval::describe_machine();
+    json["started"] = utc_now();
+    return json;
+  }
+
+  void show(const eval::EvaluationProgress& progress) {
+    terminal_.show_status(fmt::format("{}: {} of {}, {} {} …", task_.name, progress.done, progress.total,
+                                      progress.question->id, to_string(progress.context)));
+  }
+
+  // False when no question was answered at all.
+  Result<bool> print(const std::filesystem::path& path) {
+    RH_TRY(const eval::ResultLines lines, eval::read_results(path));
+    const eval::Summary summary = eval::summarise(lines.records, options_.baseline, options_.seed);
+    bool any = false;
+    for (const eval::GroupSummary& group : summary.groups) {
+      for (const eval::ContextSummary& context : group.contexts) any |= context.questions > 0;
+    }
+    if (settings_.json) {
+      Json json{{"task", task_.name}, {"results", path.string()}, {"settings", lines.settings}};
+      json.update(eval::to_json(summary));
+      terminal_.print(to_text(json));
+    } else {
+      terminal_.print(
+          fmt::format("{}, {}\n{}", task_.title, model_name_, render_summary(summary, terminal_)));
+      note(fmt::format("every answer is in {}", path.string()));
+    }
+    return any;
+  }
+
+  void note(const std::string& text) {
+    terminal_.clear_status();
+    terminal_.print_err(terminal_.paint_err(Style::kDim, text) + "\n");
+  }
+
+  Invocation& invocation_;
+  const Settings& settings_;
+  const eval::Options options_;
+  Terminal& terminal_;
+  ScratchFolder scratch_;
+  std::string model_name_;
+  eval::Task task_;
+  eval::Dataset dataset_;
+};
+
+Result<int> compare(Invocation& invocation, const std::string& first, const std::string& second) {
+  RH_TRY(const eval::ResultLines a, eval::read_results(first));
+  RH_TRY(const eval::ResultLines b, eval::read_results(second));
+  const std::vector<std::string> different = eval::differing_settings(a.settings, b.settings);
+  const eval::Summary summary =
+      eval::compare_results(a.records, b.records, invocation.settings.request.sampling.seed);
+  if (summary.groups.empty()) {
+    return make_error(ErrorKind::kInvalidArgument, "{} and {} share no group and context", first, second);
+  }
+  if (invocation.settings.json) {
+    Json json{{"first", first}, {"second", second}, {"different_settings", different}};
+    json.update(eval::to_json(summary));
+    invocation.terminal.print(to_text(json));
+    return kExitOk;
+  }
+  const std::string names = different.empty() ? "none" : fmt::format("{}", fmt::join(different, ", "));
+  invocation.terminal.print(fmt::format("{} less {}; settings that differ: {}\n{}", second, first, names,
+                                        render_summary(summary, invocation.terminal)));
+  return kExitOk;
+}
+
+}  // namespace
+
+Result<int> run_eval(Invocation& invocation) {
+  const std::vector<std::string>& arguments = invocation.arguments;
+  if (arguments.front() == "compare") {
+    if (arguments.size() == 3) return compare(invocation, arguments[1], arguments[2]);
+    return make_error(ErrorKind::kInvalidArgument, "eval compare needs two results files");
+  }
+  if (arguments.size() == 1) return Evaluator(invocation).run(arguments.front());
+  return make_error(ErrorKind::kInvalidArgument, "eval takes one task, or compare and two results files");
+}
+
+}  // namespace rhapsode::cli

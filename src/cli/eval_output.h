@@ -1,0 +1,16 @@
+// The summary of an evaluation as tables: a table a group, a row a context, a column a metric.
+#pragma once
+
+#include <string>
+
+#include "cli/terminal.h"
+#include "eval/summary.h"
+
+namespace rhapsode::cli {
+
+// "0.312 ±0.041"; fewer digits for large numbers.
+std::string show_interval(const eval::Interval& interval);
+
+std::string render_summary(const eval::Summary& summary, const Terminal& terminal);
+
+}  // namespace rhapsode::cli
