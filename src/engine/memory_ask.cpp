@@ -3,6 +3,7 @@
 
 #include "engine/memory_impl.h"
 #include "engine/verdict.h"
+#include "recall/abstention.h"
 #include "recall/citer.h"
 
 namespace rhapsode {
@@ -111,7 +112,9 @@ class Memory::Asking {
     RH_TRY_STATUS(place());
     RH_TRY_STATUS(load());
     RH_TRY(const Response response, generate());
-    const bool citable = !reading_.passages.empty() && response.finish != FinishReason::kCancelled;
+    const bool read = !reading_.passages.empty();
+    answer_.abstained = options_.abstain && read && recall::is_refusal(answer_.text);
+    const bool citable = read && !answer_.abstained && response.finish != FinishReason::kCancelled;
     if (options_.cite && citable) RH_TRY_STATUS(cite(response));
     answer_.passages = std::move(reading_.passages);
     answer_.timing.total_ms = ms_between(begin_ns_, now_ns());
@@ -186,11 +189,21 @@ Result<bool> Memory::Asking::choose() {
   std::reverse(reading_.tokens.begin(), reading_.tokens.end());
   std::reverse(reading_.kinds.begin(), reading_.kinds.end());
   answer_.usage.memory_tokens_read = reading_.memory_tokens;
-  return !reading_.passages.empty();
+  if (!options_.abstain || !options_.passages.empty()) return !reading_.passages.empty();
+  std::vector<std::string> texts;
+  double best_latent = 0;
+  for (const FoundPassage& passage : reading_.passages) {
+    texts.push_back(passage.passage.header + "\n" + passage.text);
+    best_latent = std::max(best_latent, passage.latent);
+  }
+  return !texts.empty() &&
+         !recall::is_unfit(recall::fitness_of(route.terms, texts, best_latent, route.question_weight));
 }
 
 Answer Memory::Asking::abstained() {
   answer_.abstained = true;
+  answer_.passages = std::move(reading_.passages);  // what was looked at, with its scores
+  answer_.usage.memory_tokens_read = 0;
   answer_.policy_reason = "the memory holds nothing that fits the question";
   answer_.text = "The memory holds nothing about this.";
   if (options_.on_text) options_.on_text(answer_.text);

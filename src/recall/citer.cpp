@@ -91,13 +91,18 @@ Status Citer::find_sentence(const AnsweredPrompt& prompt, const CiteOptions& opt
   if (starts.empty()) starts.push_back(0);
   const auto ranges = token_ranges(runner_.tokenizer(), *passage.tokens, passage.text, starts);
   const auto count = static_cast<int>(starts.size());
+  const Variant others = support.alone ? all_but(prompt, support.passage) : Variant{};
+  const auto without = [&](int begin, int end) {
+    Variant variant = others;
+    variant.push_back({support.passage, ranges[begin].first, ranges[end - 1].second});
+    return variant;
+  };
   int low = 0;
   int high = count;
   if (count > 2 * options.group) {
     std::vector<Variant> groups;
     for (int begin = 0; begin < count; begin += options.group) {
-      const int end = std::min(count, begin + options.group);
-      groups.push_back({{support.passage, ranges[begin].first, ranges[end - 1].second}});
+      groups.push_back(without(begin, std::min(count, begin + options.group)));
     }
     RH_TRY(const std::vector<double> sums, likelihoods(prompt, groups, citing));
     const auto worst = std::min_element(sums.begin(), sums.end());
@@ -105,45 +110,71 @@ Status Citer::find_sentence(const AnsweredPrompt& prompt, const CiteOptions& opt
     high = std::min(count, low + options.group);
   }
   std::vector<Variant> singles;
-  for (int i = low; i < high; ++i) singles.push_back({{support.passage, ranges[i].first, ranges[i].second}});
+  for (int i = low; i < high; ++i) singles.push_back(without(i, i + 1));
   RH_TRY(const std::vector<double> sums, likelihoods(prompt, singles, citing));
   const auto worst = std::min_element(sums.begin(), sums.end());
   const int best = low + static_cast<int>(worst - sums.begin());
   support.begin = starts[best];
   support.end = best + 1 < count ? starts[best + 1] : passage.text.size();
-  support.sentence_nats = citing.answer_nats - *worst;
+  const double with = support.alone ? citing.closed_nats + support.passage_nats : citing.answer_nats;
+  support.sentence_nats = with - *worst;
+  return {};
+}
+
+Citer::Variant Citer::all_but(const AnsweredPrompt& prompt, int passage) {
+  Variant others;
+  for (int p = 0; p < static_cast<int>(prompt.passages.size()); ++p) {
+    if (p != passage) others.push_back({p, 0, static_cast<int>(prompt.passages[p].tokens->tokens.size())});
+  }
+  return others;
+}
+
+Status Citer::find_sufficient(const AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing) {
+  if (citing.answer_nats - citing.closed_nats < options.least_nats) return {};
+  std::vector<Variant> alone;
+  for (int p = 0; p < static_cast<int>(prompt.passages.size()); ++p) alone.push_back(all_but(prompt, p));
+  RH_TRY(const std::vector<double> sums, likelihoods(prompt, alone, citing));
+  const auto best = std::max_element(sums.begin(), sums.end());
+  Support support;
+  support.passage = static_cast<int>(best - sums.begin());
+  support.passage_nats = *best - citing.closed_nats;
+  support.alone = true;
+  if (support.passage_nats >= options.least_nats) citing.supports.push_back(support);
   return {};
 }
 
 Result<Citing> Citer::cite(const AnsweredPrompt& prompt, const CiteOptions& options) {
   Citing citing;
   if (prompt.answer.empty() || prompt.passages.empty() || prompt.tail.empty()) return citing;
-  std::vector<Variant> variants(1);  // nothing masked
-  Variant everything;
-  for (size_t p = 0; p < prompt.passages.size(); ++p) {
-    const Cut whole{static_cast<int>(p), 0, static_cast<int>(prompt.passages[p].tokens->tokens.size())};
-    variants.push_back({whole});
-    everything.push_back(whole);
+  std::vector<Variant> variants{{}, all_but(prompt, -1)};  // nothing and everything masked
+  for (int p = 0; p < static_cast<int>(prompt.passages.size()); ++p) {
+    variants.push_back({{p, 0, static_cast<int>(prompt.passages[p].tokens->tokens.size())}});
   }
-  variants.push_back(everything);
   RH_TRY(const std::vector<double> sums, likelihoods(prompt, variants, citing));
-  citing.answer_nats = sums.front();
-  citing.closed_nats = sums.back();
+  citing.answer_nats = sums[0];
+  citing.closed_nats = sums[1];
   for (size_t p = 0; p < prompt.passages.size(); ++p) {
     Support support;
     support.passage = static_cast<int>(p);
-    support.passage_nats = citing.answer_nats - sums[p + 1];
+    support.passage_nats = citing.answer_nats - sums[p + 2];
     citing.supports.push_back(support);
   }
   std::stable_sort(citing.supports.begin(), citing.supports.end(),
                    [](const Support& a, const Support& b) { return a.passage_nats > b.passage_nats; });
-  const double least =
-      std::max(options.least_nats, options.least_share * citing.supports.front().passage_nats);
+  const double best = citing.supports.front().passage_nats;
+  const double least = std::max(options.least_nats, options.least_share * best);
   std::erase_if(citing.supports, [&](const Support& s) { return s.passage_nats < least; });
   if (static_cast<int>(citing.supports.size()) > options.most_citations) {
     citing.supports.resize(options.most_citations);
   }
+  if (citing.supports.empty()) RH_TRY_STATUS(find_sufficient(prompt, options, citing));
   for (Support& support : citing.supports) RH_TRY_STATUS(find_sentence(prompt, options, support, citing));
+  // A passage none of whose sentences matters alone is cited only as the first.
+  if (citing.supports.size() > 1) {
+    const auto weak = [&](const Support& support) { return support.sentence_nats < least; };
+    citing.supports.erase(std::remove_if(citing.supports.begin() + 1, citing.supports.end(), weak),
+                          citing.supports.end());
+  }
   return citing;
 }
 

@@ -5,7 +5,9 @@
 // with single ablations instead of a fitted surrogate). No document token is evaluated; masked passages keep
 // their places, so nothing moves. Later tokens of a passage have seen the masked sentence: an approximation
 // whose error is measured in docs/results.md. Sentences are searched by halves: groups first, then the best
-// group's members. Threads: one at a time. Cost: (passages + about 10) x (tail + answer) rows.
+// group's members. Where several passages say the same, none of them alone is missed: then each is tried as
+// the only one, and the one that suffices best is searched among masked others. Threads: one at a time. Cost:
+// (passages + about 10) x (tail + answer) rows, passages more for the second search.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +46,7 @@ struct Support {
   size_t end = 0;
   double passage_nats = 0;   // what the answer's log-likelihood loses without the passage
   double sentence_nats = 0;  // without the sentence
+  bool alone = false;        // both measured with every other passage masked
 };
 
 struct CiteOptions {
@@ -73,9 +76,13 @@ class Citer {
     int end = 0;
   };
   using Variant = std::vector<Cut>;
+  // Every passage masked but one (-1: none).
+  static Variant all_but(const AnsweredPrompt& prompt, int passage);
   // The answer's log-likelihood under each variant.
   Result<std::vector<double>> likelihoods(const AnsweredPrompt& prompt, std::span<const Variant> variants,
                                           Citing& citing);
+  // The passage that serves the answer best as the only one; nothing when the memory does not matter to it.
+  Status find_sufficient(const AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing);
   Status find_sentence(const AnsweredPrompt& prompt, const CiteOptions& options, Support& support,
                        Citing& citing);
 
