@@ -32,7 +32,9 @@ void support_filters(archive* handle) {
 
 }  // namespace
 
-void ArchiveReader::Free::operator()(::archive* handle) const { archive_read_free(handle); }
+void ArchiveReader::Free::operator()(::archive* handle) const {
+  archive_read_free(handle);
+}
 
 Error ArchiveReader::damaged() const {
   const char* detail = archive_error_string(handle_.get());
@@ -116,7 +118,7 @@ uint64_t ArchiveReader::expanded_bytes() const {
 bool is_archive(std::string_view head) {
   using namespace std::string_view_literals;
   static constexpr std::array<std::string_view, 10> kMagics = {
-      "PK\x03\x04"sv,     "PK\x05\x06"sv,     "\x1F\x8B"sv,           "\xFD\x37zXZ\0"sv,          "\x28\xB5\x2F\xFD"sv,
+      "PK\x03\x04"sv,       "PK\x05\x06"sv,         "\x1F\x8B"sv, "\xFD\x37zXZ\0"sv,  "\x28\xB5\x2F\xFD"sv,
       "\x04\x22\x4D\x18"sv, "7z\xBC\xAF\x27\x1C"sv, "\x1F\x9D"sv, "\x5D\0\0\x80\0"sv, "BZh"sv};
   for (const std::string_view magic : kMagics) {
     if (!head.starts_with(magic)) continue;

@@ -2,8 +2,8 @@
 // compressed (gzip, bzip2, xz, lzma, zstd, lz4, Unix compress), and single compressed files.
 //
 // Decompression happens in this process only: no helper program is ever started, and nothing is written.
-// Ownership: move-only; the descriptor or the bytes must outlive the reader. Threads: one. Memory: libarchive's
-// windows (xz and zstd: what the archive asks for, up to 1 GiB by its limits), not the members.
+// Ownership: move-only; the descriptor or the bytes must outlive the reader. Threads: one. Memory:
+// libarchive's windows (xz and zstd: what the archive asks for, up to 1 GiB by its limits), not the members.
 // Errors: kCorrupt with the archive's label; kUnsupported for what is no such archive.
 #pragma once
 
@@ -22,10 +22,10 @@ struct archive;
 namespace rhapsode {
 
 struct ArchiveMember {
-  std::string name;               // as stored, any bytes; empty: a single compressed file
-  bool is_file = false;           // a regular file
-  bool is_folder = false;         // neither: a link or a device
-  std::optional<uint64_t> bytes;  // if the archive says so
+  std::string name;                   // as stored, any bytes; empty: a single compressed file
+  bool is_file = false;               // a regular file
+  bool is_folder = false;             // neither: a link or a device
+  std::optional<uint64_t> bytes;      // if the archive says so
   std::optional<int64_t> modified_s;  // since 1970, UTC
 };
 

@@ -115,9 +115,10 @@ Result<pid_t> spawn(const std::vector<std::string>& arguments, int in, int out, 
   std::string locale_line = "LC_ALL=C";
   std::array<char*, 3> environment = {path_line.data(), locale_line.data(), nullptr};
   pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &settings.actions, &settings.attributes, argv.data(),
-                                   environment.data());
-  if (error == ENOENT) return make_error(ErrorKind::kNotFound, "the program {} is not installed", arguments[0]);
+  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &settings.actions, &settings.attributes,
+                                   argv.data(), environment.data());
+  if (error == ENOENT)
+    return make_error(ErrorKind::kNotFound, "the program {} is not installed", arguments[0]);
   if (error != 0) return make_system_error(error, "cannot start " + arguments[0]);
   return pid;
 }
@@ -158,7 +159,8 @@ Result<ChildOutput> run_child(const std::vector<std::string>& arguments, int inp
   while (out.read.get() >= 0 || err.read.get() >= 0) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     std::array<pollfd, 2> waiting = {pollfd{out.read.get(), POLLIN, 0}, pollfd{err.read.get(), POLLIN, 0}};
-    const int ready = left.count() <= 0 ? 0 : ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count()));
+    const int ready =
+        left.count() <= 0 ? 0 : ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count()));
     if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) return make_system_error(errno, "cannot wait for " + arguments[0]);
     if (ready == 0) {
@@ -169,8 +171,8 @@ Result<ChildOutput> run_child(const std::vector<std::string>& arguments, int inp
       RH_TRY(const bool more, take(out.read, result.output, limits.output_bytes + 1));
       if (!more) out.read.close();
       if (result.output.size() > limits.output_bytes) {
-        return make_error(ErrorKind::kTooLarge, "{} gave more than {} MiB of output and was stopped", arguments[0],
-                          limits.output_bytes >> 20);
+        return make_error(ErrorKind::kTooLarge, "{} gave more than {} MiB of output and was stopped",
+                          arguments[0], limits.output_bytes >> 20);
       }
     }
     if (waiting[1].revents != 0) {

@@ -29,7 +29,8 @@ struct ChildOutput {
   std::string errors;  // the first 4 KiB of standard error
 };
 
-// `arguments` begins with the program's name, looked up on the PATH. The environment holds PATH and a C locale.
+// `arguments` begins with the program's name, looked up on the PATH. The environment holds PATH and a C
+// locale.
 Result<ChildOutput> run_child(const std::vector<std::string>& arguments, int input_descriptor,
                               const ChildLimits& limits = {});
 

@@ -37,7 +37,8 @@ const Mark* find_mark(std::string_view bytes) {
 }
 
 bool is_control(unsigned char c) {
-  return (c < 0x20 && c != '\t' && c != '\n' && c != '\r' && c != '\f' && c != '\v' && c != '\b' && c != 0x1B) ||
+  return (c < 0x20 && c != '\t' && c != '\n' && c != '\r' && c != '\f' && c != '\v' && c != '\b' &&
+          c != 0x1B) ||
          c == 0x7F;
 }
 
@@ -56,7 +57,7 @@ const char* guess_utf16(std::string_view bytes) {
     }
   }
   for (const size_t side : {size_t{0}, size_t{1}}) {
-    if (nuls[side] * 5 >= units * 2 && nuls[1 - side] * 50 <= units && controls[side] * 50 <= units) {
+    if (nuls[side] * 5 >= units * 3 && nuls[1 - side] * 50 <= units && controls[side] * 50 <= units) {
       return side == 1 ? "UTF-16LE" : "UTF-16BE";
     }
   }
@@ -71,7 +72,8 @@ std::string normal_charset(std::string_view declared) {
     name += (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
   }
   // As browsers read these labels; UTF-7 has been a way to smuggle markup.
-  if (name == "ISO-8859-1" || name == "LATIN1" || name == "ASCII" || name == "US-ASCII") return "WINDOWS-1252";
+  if (name == "ISO-8859-1" || name == "LATIN1" || name == "ASCII" || name == "US-ASCII")
+    return "WINDOWS-1252";
   if (name == "UTF-8" || name == "UTF8" || name == "UTF-7" || name.starts_with("UTF-16")) return {};
   return name;
 }
@@ -117,7 +119,8 @@ Result<DecodedText> decode_as(std::string_view bytes, const std::string& charset
   DecodedText decoded{.text = std::move(converted.text), .changed = true, .warning = {}};
   std::replace(decoded.text.begin(), decoded.text.end(), '\0', ' ');
   if (converted.replaced > 0) {
-    decoded.warning = fmt::format("{} places are not valid {} and became U+FFFD", converted.replaced, charset);
+    decoded.warning =
+        fmt::format("{} places are not valid {} and became U+FFFD", converted.replaced, charset);
   }
   return decoded;
 }
@@ -132,7 +135,8 @@ bool looks_binary(std::string_view sample) {
   if (controls == 0) return false;
   // A sample may end inside a code point.
   size_t end = sample.size();
-  while (end > 0 && sample.size() - end < 4 && (static_cast<unsigned char>(sample[end - 1]) & 0x80) != 0) --end;
+  while (end > 0 && sample.size() - end < 4 && (static_cast<unsigned char>(sample[end - 1]) & 0x80) != 0)
+    --end;
   return controls * (is_utf8(sample.substr(0, end)) ? 3 : 50) > sample.size();
 }
 
@@ -153,7 +157,8 @@ Result<DecodedText> decode_text(std::string bytes, std::string_view declared) {
   const std::string charset = normal_charset(declared);
   const bool seven_bits = charset.starts_with("ISO-2022") || charset.starts_with("HZ");
   const bool nuls = bytes.find('\0') != std::string::npos;
-  if (is_utf8(bytes) && !seven_bits && !nuls) return DecodedText{.text = std::move(bytes), .changed = false, .warning = {}};
+  if (is_utf8(bytes) && !seven_bits && !nuls)
+    return DecodedText{.text = std::move(bytes), .changed = false, .warning = {}};
   if (const char* guess = nuls ? guess_utf16(bytes) : nullptr) return decode_as(bytes, guess);
   if (!charset.empty()) {
     auto decoded = decode_as(bytes, charset);

@@ -20,9 +20,9 @@ bool looks_binary(std::string_view sample);
 bool holds_no_text(std::string_view bytes);
 
 struct DecodedText {
-  std::string text;     // UTF-8; a mark of UTF-8 stays, as does everything that was UTF-8
+  std::string text;      // UTF-8; a mark of UTF-8 stays, as does everything that was UTF-8
   bool changed = false;  // text is not the bytes
-  std::string warning;  // one sentence, or empty
+  std::string warning;   // one sentence, or empty
 };
 
 // `declared` may be empty or any bytes from a hostile file. Bytes without a meaning become U+FFFD and are

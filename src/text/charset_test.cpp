@@ -62,7 +62,8 @@ TEST(Charset, WhatIsDeclaredCountsAndWindows1252IsTheLastGuess) {
   EXPECT_EQ(guessed->text, "caf\u00E9");
   EXPECT_THAT(guessed->warning, HasSubstr("windows-1252"));
   EXPECT_TRUE(guessed->changed);
-  for (const std::string hostile : {"../../x"s, "UTF-8//TRANSLIT"s, std::string(5000, 'A'), "utf-7"s, "\0"s}) {
+  for (const std::string& hostile :
+       {"../../x"s, "UTF-8//TRANSLIT"s, std::string(5000, 'A'), "utf-7"s, "\0"s}) {
     EXPECT_EQ(decode_text("caf\xE9", hostile)->text, "caf\u00E9") << hostile.substr(0, 20);
   }
   EXPECT_EQ(decode_text("\x1B$B0&\x1B(B", "iso-2022-jp")->text, "\u611B");
@@ -70,8 +71,9 @@ TEST(Charset, WhatIsDeclaredCountsAndWindows1252IsTheLastGuess) {
 
 TEST(Charset, DeclarationsAreFoundInHtmlAndXml) {
   EXPECT_EQ(declared_charset("<html><head><META charset=\"Shift_JIS\">"), "shift_jis");
-  EXPECT_EQ(declared_charset("<meta name=a><meta http-equiv=Content-Type content='text/html; charset=koi8-r'>"),
-            "koi8-r");
+  EXPECT_EQ(
+      declared_charset("<meta name=a><meta http-equiv=Content-Type content='text/html; charset=koi8-r'>"),
+      "koi8-r");
   EXPECT_EQ(declared_charset("<?xml version='1.0' encoding='iso-8859-2'?><a/>"), "iso-8859-2");
   EXPECT_EQ(declared_charset("<?xml version='1.0'?><a encoding='x'/>"), "");
   EXPECT_EQ(declared_charset("the charset of <meta"), "");
@@ -88,7 +90,8 @@ TEST(Charset, BinaryIsToldFromText) {
   EXPECT_TRUE(looks_binary("\x89PNG\r\n\x1A\n\0\0\0\rIHDR"s));
   std::mt19937 random(7);
   std::string noise;
-  for (int i = 0; i < 4096; ++i) noise += static_cast<char>(1 + random() % 255);  // compressed data, without NULs
+  for (int i = 0; i < 4096; ++i)
+    noise += static_cast<char>(1 + random() % 255);  // compressed data, without NULs
   EXPECT_TRUE(looks_binary(noise));
   std::string samples;  // 16-bit sound is no UTF-16
   for (int i = 0; i < 4096; ++i) samples += static_cast<char>(random() % 3 == 0 ? 0 : random());

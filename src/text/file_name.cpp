@@ -58,6 +58,8 @@ std::string normal_path(std::string_view path) {
   return (path.starts_with('/') ? "/" : "") + joined_parts(path, false);
 }
 
-std::string normal_member(std::string_view member) { return joined_parts(member, true); }
+std::string normal_member(std::string_view member) {
+  return joined_parts(member, true);
+}
 
 }  // namespace rhapsode::text

@@ -29,7 +29,9 @@ std::string real_path(const std::string& path) {
   return resolved ? std::string(resolved.get()) : std::string();
 }
 
-std::string with_slash(std::string path) { return path.ends_with('/') ? path : path + '/'; }
+std::string with_slash(std::string path) {
+  return path.ends_with('/') ? path : path + '/';
+}
 
 bool is_file(const std::string& path) {
   struct stat info {};
@@ -162,13 +164,16 @@ void FolderWalk::follow(const Link& link, const std::string& root) {
   const std::string target = real_path(link.path);
   if (target.empty()) return skip_unreadable(link.path, errno);
   const std::string inside = with_slash(root);
-  if (target != root && !target.starts_with(inside)) return skip(link.path, "a link that leads out of the folder");
+  if (target != root && !target.starts_with(inside))
+    return skip(link.path, "a link that leads out of the folder");
   std::string reason;
-  if (target != root) reason = hidden_target_reason(std::string_view(target).substr(inside.size()), options_.hidden);
+  if (target != root)
+    reason = hidden_target_reason(std::string_view(target).substr(inside.size()), options_.hidden);
   if (!reason.empty()) return skip(link.path, std::move(reason));
   if (S_ISREG(info.st_mode)) return add_file(link.path, target, info, true);
   if (!S_ISDIR(info.st_mode)) return skip(link.path, kNotRegular);
-  if (folders_.contains({info.st_dev, info.st_ino})) return skip(link.path, "a link to a folder already read");
+  if (folders_.contains({info.st_dev, info.st_ino}))
+    return skip(link.path, "a link to a folder already read");
   walk_folder({.path = link.path, .logical = link.logical + '/', .rules = link.rules, .names = {}});
 }
 

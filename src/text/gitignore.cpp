@@ -10,7 +10,9 @@
 namespace rhapsode::text {
 namespace {
 
-bool is_wildcard(char c) { return c == '*' || c == '?' || c == '[' || c == '\\'; }
+bool is_wildcard(char c) {
+  return c == '*' || c == '?' || c == '[' || c == '\\';
+}
 
 // Unescaped spaces at the end do not count; a backslash keeps the one behind it.
 std::string_view without_trailing_spaces(std::string_view line) {
@@ -202,7 +204,8 @@ void IgnoreList::add_line(std::string_view line, int number) {
   if (line.empty()) return;
   const bool name_only = line.find('/') == std::string_view::npos;
   if (line[0] == '/') line.remove_prefix(1);
-  const auto literal = static_cast<size_t>(std::find_if(line.begin(), line.end(), is_wildcard) - line.begin());
+  const auto literal =
+      static_cast<size_t>(std::find_if(line.begin(), line.end(), is_wildcard) - line.begin());
   rules_.push_back({.line = number,
                     .negated = negated,
                     .folders_only = folders_only,

@@ -1,8 +1,8 @@
 #include "text/gitignore.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <random>
 
@@ -105,78 +105,81 @@ class GitCheckIgnore : public test::TemporaryFolder {
     const size_t parts = 1 + random_() % 3;
     for (size_t i = 0; i < parts; ++i) {
       if (i > 0) pattern += pick({"/", "/", "/**/", ""});
-      pattern += pick({"a", "b", "c", "ab", "*", "?", "**", "a*", "*b", "[ab]", "[!a]", "[a-", "\\a", "a\\*", "*b*",
-                       "[[:alpha:]]b", "***", "a**", "**b", "[^b-z]*", "c ", "[]a]", "x**y", "[b\\]]"});
+      pattern += pick({"a",   "b",    "c",    "ab",      "*",   "?",    "**",   "a*",
+                       "*b",  "[ab]", "[!a]", "[a-",     "\\a", "a\\*", "*b*",  "[[:alpha:]]b",
+                       "***", "a**",  "**b",  "[^b-z]*", "c ",  "[]a]", "x**y", "[b\\]]"});
     }
     if (random_() % 5 == 0) pattern += pick({"/", "/**", " ", "\\ ", "//"});
     return pattern;
   }
+  // The tree: a path, and whether it is a folder.
+  void make_paths() {
+    const std::vector<std::string> names = {"a", "b", "c", "ab", "abc", "ba", "c ", "a*", "xay", "]"};
+    for (const std::string& one : names) {
+      for (const std::string& two : names) {
+        std::filesystem::create_directories(folder_ / one / two);
+        for (const char* three : {"a", "b", "ab", "c ", "xy"}) {
+          paths_.emplace_back(one + '/' + two + '/' + three, false);
+          std::ofstream(folder_ / paths_.back().first) << "x";
+        }
+        paths_.emplace_back(one + '/' + two, true);
+      }
+      paths_.emplace_back(one, true);
+    }
+    for (const auto& [path, is_folder] : paths_) input_ += path + '\0';
+  }
+  Result<ChildOutput> git(std::vector<std::string> arguments, std::string_view input) {
+    arguments.insert(arguments.begin(), {"git", "-c", "core.excludesFile=", "-C", folder_.string()});
+    RH_TRY(const int descriptor, memory_file(input));
+    auto output = run_child(arguments, descriptor);
+    ::close(descriptor);
+    return output;
+  }
+  // The line that decides by our rules; git asks parents first.
+  static int deciding_line(const IgnoreList& list, const std::string& path, bool is_folder) {
+    for (size_t slash = path.find('/');; slash = path.find('/', slash + 1)) {
+      const bool whole = slash == std::string::npos;
+      const auto match = list.match(path.substr(0, slash), whole ? is_folder : true);
+      if (whole || match.verdict == Verdict::kIgnored) return match.line;
+    }
+  }
+
+  std::vector<std::pair<std::string, bool>> paths_;
+  std::string input_;  // for git: every path, ended by NUL
   std::mt19937 random_{20240601};
 };
 
 TEST_F(GitCheckIgnore, AgreesOnRandomRules) {
-  const std::vector<std::string> names = {"a", "b", "c", "ab", "abc", "ba", "c ", "a*", "xay", "]"};
-  std::vector<std::pair<std::string, bool>> paths;  // and whether it is a folder
-  for (const std::string& one : names) {
-    for (const std::string& two : names) {
-      for (const char* three : {"a", "b", "ab", "c ", "xy"}) {
-        paths.emplace_back(one + '/' + two + '/' + three, false);
-      }
-      paths.emplace_back(one + '/' + two, true);
-    }
-    paths.emplace_back(one, true);
-  }
-  for (const auto& [path, is_folder] : paths) {
-    if (is_folder) std::filesystem::create_directories(folder_ / path);
-  }
-  for (const auto& [path, is_folder] : paths) {
-    if (!is_folder) std::ofstream(folder_ / path) << "x";
-  }
-  const std::string work_tree = folder_.string();
-  const auto git = [&](std::vector<std::string> arguments, std::string_view input) {
-    arguments.insert(arguments.begin(), {"git", "-c", "core.excludesFile=", "-C", work_tree});
-    const auto descriptor = memory_file(input);
-    EXPECT_TRUE(descriptor.ok());
-    auto output = run_child(arguments, *descriptor);
-    ::close(*descriptor);
-    return output;
-  };
+  make_paths();
   const auto made = git({"init", "-q"}, "");
   if (!made.ok()) GTEST_SKIP() << "git is not installed";
   ASSERT_EQ(made->exit_code, 0) << made->errors;
-  std::string input;
-  for (const auto& [path, is_folder] : paths) input += path + '\0';
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 60 && !HasFailure(); ++round) {
     std::string rules;
     for (size_t i = 0; i < 1 + static_cast<size_t>(round) % 5; ++i) rules += random_pattern() + "\n";
     std::ofstream(folder_ / ".gitignore") << rules;
-    const auto output = git({"check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching"}, input);
+    const auto output =
+        git({"check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching"}, input_);
     ASSERT_TRUE(output.ok());
     ASSERT_LE(output->exit_code, 1) << output->errors;
-    // Four fields a path, each ended by NUL: source, line, pattern, path. Git asks parents first.
     const IgnoreList list("", ".gitignore", rules);
+    // Four fields a path, each ended by NUL: source, line, pattern, path.
     std::string_view rest = output->output;
     const auto field = [&] {
       const std::string_view value = rest.substr(0, rest.find('\0'));
       rest.remove_prefix(value.size() + 1);
       return value;
     };
-    for (const auto& [path, is_folder] : paths) {
+    for (const auto& [path, is_folder] : paths_) {
       ASSERT_FALSE(rest.empty());
       field();
       const std::string line(field());
       field();
       ASSERT_EQ(field(), path);
-      int expected = 0;
-      for (size_t slash = path.find('/'); expected == 0; slash = path.find('/', slash + 1)) {
-        const bool whole = slash == std::string::npos;
-        const auto match = list.match(path.substr(0, slash), whole ? is_folder : true);
-        if (whole || match.verdict == Verdict::kIgnored) expected = match.line;
-        if (whole) break;
-      }
-      EXPECT_EQ(line.empty() ? 0 : std::stoi(line), expected) << "rules:\n" << rules << "path: " << path;
+      EXPECT_EQ(line.empty() ? 0 : std::stoi(line), deciding_line(list, path, is_folder))
+          << "rules:\n"
+          << rules << "path: " << path;
     }
-    if (HasFailure()) break;
   }
 }
 

@@ -14,14 +14,16 @@ constexpr size_t kMostDepth = 512;
 constexpr size_t kMostArenaBytes = size_t{192} << 20;
 constexpr size_t kBlockBytes = size_t{1} << 20;
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 // Elements without an end, and those that the next of their kind ends: they add no unbounded depth.
 bool is_flat(const std::string& tag) {
-  static constexpr std::array kFlat = {"area", "base",  "br",  "col",    "embed", "hr",    "img",
-                                       "input", "link", "meta", "param", "source", "track", "wbr",
-                                       "p",    "li",    "tr",  "td",     "th",    "dt",    "dd",
-                                       "option", "thead", "tbody", "tfoot", "html", "head", "body"};
+  static constexpr std::array kFlat = {"area",   "base",  "br",    "col",   "embed",  "hr",    "img",
+                                       "input",  "link",  "meta",  "param", "source", "track", "wbr",
+                                       "p",      "li",    "tr",    "td",    "th",     "dt",    "dd",
+                                       "option", "thead", "tbody", "tfoot", "html",   "head",  "body"};
   for (const char* flat : kFlat) {
     if (tag == flat) return true;
   }
@@ -174,7 +176,9 @@ struct HtmlTree::Arena {
   }
 };
 
-void HtmlTree::Delete::operator()(Arena* arena) const { delete arena; }
+void HtmlTree::Delete::operator()(Arena* arena) const {
+  delete arena;
+}
 
 Result<HtmlTree> HtmlTree::parse(std::string_view name, std::string_view html) {
   HtmlTree tree;
@@ -183,8 +187,8 @@ Result<HtmlTree> HtmlTree::parse(std::string_view name, std::string_view html) {
   tree.arena_.reset(new Arena);
   const GumboOutput* output = tree.arena_->parse(page.data(), page.size());
   if (output == nullptr) {
-    return make_error(ErrorKind::kTooLarge, "{}: the page has too many elements (over {} MiB): split it", name,
-                      kMostArenaBytes >> 20);
+    return make_error(ErrorKind::kTooLarge, "{}: the page has too many elements (over {} MiB): split it",
+                      name, kMostArenaBytes >> 20);
   }
   tree.root_ = output->root;
   return tree;

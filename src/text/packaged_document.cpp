@@ -10,8 +10,8 @@
 namespace rhapsode::text {
 namespace {
 
-constexpr uint64_t kMostPartBytes = uint64_t{64} << 20;
-constexpr uint64_t kMostPackageBytes = uint64_t{256} << 20;
+constexpr uint64_t kMostPartBytes = uint64_t{32} << 20;
+constexpr uint64_t kMostPackageBytes = uint64_t{128} << 20;
 constexpr size_t kMostListed = 100'000;  // parts looked at
 
 Result<PackageKind> kind_of(ArchiveReader& archive) {

@@ -1,6 +1,6 @@
 // Documents that are zip files with named parts (DOCX, EPUB): what they are, and their parts in memory.
 //
-// Limits hold against zip bombs: a part may expand to 64 MiB, all parts that are read to 256 MiB together.
+// Limits hold against zip bombs: a part may expand to 32 MiB, all parts that are read to 128 MiB together.
 // Ownership: the package reads the caller's bytes, which must outlive it. Threads: one. Cost of a part: one
 // pass over the package's directory and the part's decompression.
 #pragma once

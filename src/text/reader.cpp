@@ -29,7 +29,8 @@ constexpr std::array kMarkdownEndings = {"md"sv, "markdown"sv, "mkd"sv, "mdown"s
 constexpr std::array kMailEndings = {"eml"sv, "mbox"sv, "mbx"sv};
 constexpr std::array kTableEndings = {"csv"sv, "tsv"sv, "psv"sv, "tab"sv};
 constexpr std::array kMessageEndings = {"jsonl"sv, "ndjson"sv, "jsonlines"sv};
-constexpr std::array kPlainEndings = {"txt"sv, "text"sv, "rst"sv, "rest"sv, "log"sv, "org"sv, "adoc"sv, "tex"sv};
+constexpr std::array kPlainEndings = {"txt"sv, "text"sv, "rst"sv,  "rest"sv,
+                                      "log"sv, "org"sv,  "adoc"sv, "tex"sv};
 
 std::string_view after_mark_and_space(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
@@ -43,7 +44,9 @@ bool is_html(std::string_view text) {
   for (int i = 0; i < 20; ++i) {
     const std::string head = ascii_lower(text.substr(0, 16));
     if (head.starts_with("<!doctype html") || head.starts_with("<html")) return true;
-    const std::string_view end = head.starts_with("<!--") ? "-->"sv : head.starts_with("<?xml") ? "?>"sv : ""sv;
+    const std::string_view end = head.starts_with("<!--")    ? "-->"sv
+                                 : head.starts_with("<?xml") ? "?>"sv
+                                                             : ""sv;
     const size_t at = end.empty() ? std::string_view::npos : text.find(end);
     if (at == std::string_view::npos) return false;
     text = after_mark_and_space(text.substr(at + end.size()));
@@ -83,7 +86,8 @@ Result<Document> read_package(std::string name, const std::string& bytes) {
   if (kind == PackageKind::kEpub) return read_epub(std::move(name), bytes);
   if (kind == PackageKind::kOther) {
     return make_error(ErrorKind::kUnsupported,
-                      "{} is an office file of a kind that is not read: save it as DOCX, PDF, CSV or text", name);
+                      "{} is an office file of a kind that is not read: save it as DOCX, PDF, CSV or text",
+                      name);
   }
   return make_error(ErrorKind::kUnsupported, "{} is an archive: its members are documents, not itself", name);
 }
@@ -99,7 +103,8 @@ Result<Document> read_text_kind(std::string name, std::string text) {
     return read_notebook(std::move(name), text);
   }
   if (is_one_of(ending, kMessageEndings)) return read_messages(std::move(name), std::move(text));
-  if ((ending == "json" || !telling) && is_messages(text)) return read_messages(std::move(name), std::move(text));
+  if ((ending == "json" || !telling) && is_messages(text))
+    return read_messages(std::move(name), std::move(text));
   if (is_one_of(ending, kTableEndings)) return read_table(std::move(name), std::move(text));
   if (is_one_of(ending, kMarkdownEndings)) return read_markdown(std::move(name), std::move(text));
   if (is_one_of(ending, kPlainEndings)) return read_plain(std::move(name), std::move(text));
@@ -107,7 +112,8 @@ Result<Document> read_text_kind(std::string name, std::string text) {
   if (!telling) {
     const char delimiter = table_delimiter(text);
     // Commas stand in prose as well.
-    if (delimiter == '\t' || delimiter == ';' || delimiter == '|') return read_table(std::move(name), std::move(text));
+    if (delimiter == '\t' || delimiter == ';' || delimiter == '|')
+      return read_table(std::move(name), std::move(text));
     if (is_markdown(text)) return read_markdown(std::move(name), std::move(text));
   }
   return read_plain(std::move(name), std::move(text));
@@ -128,8 +134,8 @@ Result<Document> read_document(std::string name, std::string bytes) {
   }
   for (const std::string_view packaged : {"pdf", "docx", "epub"}) {
     if (ending == packaged) {
-      return make_error(ErrorKind::kCorrupt, "{} does not begin as a file of its kind: it is damaged or misnamed",
-                        name);
+      return make_error(ErrorKind::kCorrupt,
+                        "{} does not begin as a file of its kind: it is damaged or misnamed", name);
     }
   }
   if (looks_binary(bytes)) return make_error(ErrorKind::kUnsupported, "{} is binary, not text", name);
@@ -142,7 +148,8 @@ Result<Document> read_document(std::string name, std::string bytes) {
   if (holds_no_text(decoded.text)) return make_error(ErrorKind::kNotFound, "{} holds no text", name);
   RH_TRY(Document document, read_text_kind(std::move(name), std::move(decoded.text)));
   document.extracted = document.extracted || decoded.changed;
-  if (!decoded.warning.empty()) document.warnings.insert(document.warnings.begin(), std::move(decoded.warning));
+  if (!decoded.warning.empty())
+    document.warnings.insert(document.warnings.begin(), std::move(decoded.warning));
   return document;
 }
 

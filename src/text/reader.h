@@ -27,7 +27,8 @@ Result<Document> read_document(std::string name, std::string bytes);
 
 struct ScanOptions {
   uint64_t most_source_bytes = 64ull << 20;
-  uint64_t most_archive_bytes = 1ull << 30;  // expanded; an archive that is large itself may have 200 times its size
+  uint64_t most_archive_bytes =
+      1ull << 30;            // expanded; an archive that is large itself may have 200 times its size
   bool ignore_files = true;  // honour .gitignore
   bool hidden = false;       // enter files and folders whose name begins with a dot
 };

@@ -26,7 +26,8 @@ std::string plain_reference(std::string_view reference) {
     return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
   };
   for (size_t i = 0; i < reference.size(); ++i) {
-    if (reference[i] == '%' && i + 2 < reference.size() && hex(reference[i + 1]) >= 0 && hex(reference[i + 2]) >= 0) {
+    if (reference[i] == '%' && i + 2 < reference.size() && hex(reference[i + 1]) >= 0 &&
+        hex(reference[i + 2]) >= 0) {
       out += static_cast<char>(hex(reference[i + 1]) * 16 + hex(reference[i + 2]));
       i += 2;
     } else {
@@ -104,8 +105,9 @@ Result<Document> read_epub(std::string name, std::string_view bytes) {
   RH_TRY(Book book, read_book(package, document.name));
   std::map<std::string, std::string> parts;
   for (const std::string& chapter : book.chapters) parts[chapter];
-  RH_TRY_STATUS(package.each([&](std::string_view path) { return parts.contains(std::string(path)); },
-                             [&](const std::string& path, std::string part) { parts[path] = std::move(part); }));
+  RH_TRY_STATUS(
+      package.each([&](std::string_view path) { return parts.contains(std::string(path)); },
+                   [&](const std::string& path, std::string part) { parts[path] = std::move(part); }));
   TextBuilder builder;
   for (const std::string& chapter : book.chapters) {
     std::string& html = parts[chapter];

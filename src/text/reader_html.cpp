@@ -19,12 +19,12 @@ bool is_any(GumboTag tag, std::initializer_list<GumboTag> tags) {
 }
 
 bool is_block(GumboTag tag) {
-  return is_any(tag, {GUMBO_TAG_P,       GUMBO_TAG_DIV,     GUMBO_TAG_SECTION,    GUMBO_TAG_ARTICLE,
-                      GUMBO_TAG_MAIN,    GUMBO_TAG_ASIDE,   GUMBO_TAG_BLOCKQUOTE, GUMBO_TAG_FIGURE,
-                      GUMBO_TAG_UL,      GUMBO_TAG_OL,      GUMBO_TAG_DL,         GUMBO_TAG_TABLE,
-                      GUMBO_TAG_HEADER,  GUMBO_TAG_FOOTER,  GUMBO_TAG_ADDRESS,    GUMBO_TAG_FIELDSET,
-                      GUMBO_TAG_DETAILS, GUMBO_TAG_CENTER,  GUMBO_TAG_FORM,       GUMBO_TAG_HR,
-                      GUMBO_TAG_PRE,     GUMBO_TAG_LISTING, GUMBO_TAG_XMP,        GUMBO_TAG_NAV});
+  return is_any(
+      tag, {GUMBO_TAG_P,        GUMBO_TAG_DIV,        GUMBO_TAG_SECTION, GUMBO_TAG_ARTICLE, GUMBO_TAG_MAIN,
+            GUMBO_TAG_ASIDE,    GUMBO_TAG_BLOCKQUOTE, GUMBO_TAG_FIGURE,  GUMBO_TAG_UL,      GUMBO_TAG_OL,
+            GUMBO_TAG_DL,       GUMBO_TAG_TABLE,      GUMBO_TAG_HEADER,  GUMBO_TAG_FOOTER,  GUMBO_TAG_ADDRESS,
+            GUMBO_TAG_FIELDSET, GUMBO_TAG_DETAILS,    GUMBO_TAG_CENTER,  GUMBO_TAG_FORM,    GUMBO_TAG_HR,
+            GUMBO_TAG_PRE,      GUMBO_TAG_LISTING,    GUMBO_TAG_XMP,     GUMBO_TAG_NAV});
 }
 
 bool is_line(GumboTag tag) {
@@ -33,8 +33,9 @@ bool is_line(GumboTag tag) {
 }
 
 int heading_level(GumboTag tag) {
-  return tag >= GUMBO_TAG_H1 && tag <= GUMBO_TAG_H6 ? static_cast<int>(tag) - static_cast<int>(GUMBO_TAG_H1) + 1
-                                                    : 0;
+  return tag >= GUMBO_TAG_H1 && tag <= GUMBO_TAG_H6
+             ? static_cast<int>(tag) - static_cast<int>(GUMBO_TAG_H1) + 1
+             : 0;
 }
 
 // Never text that a reader of the page sees.
@@ -78,8 +79,8 @@ size_t text_bytes(const GumboNode& root, Keep keep) {
       [&](const GumboNode& node) {
         if (is_text(node)) {
           const std::string_view text = node.v.text.text;
-          bytes += static_cast<size_t>(
-              std::count_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) > ' '; }));
+          bytes += static_cast<size_t>(std::count_if(
+              text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) > ' '; }));
         }
         return !is_invisible(node) && (&node == &root || !is_boilerplate(node, keep));
       },
@@ -172,7 +173,8 @@ void PageWriter::enter_cell() {
 }
 
 void PageWriter::end_row() {
-  if (row_open_ && header_row_ && rows_.rows.size() == 1) rows_.lead = std::string(builder_.from(rows_.begin));
+  if (row_open_ && header_row_ && rows_.rows.size() == 1)
+    rows_.lead = std::string(builder_.from(rows_.begin));
   row_open_ = false;
   builder_.end_line();
 }
@@ -197,11 +199,12 @@ bool PageWriter::enter(const GumboNode& node) {
     if (tag == GUMBO_TAG_BR) builder_.verbatim("\n");
     return true;
   }
-  if (is_block(tag) || heading_level(tag) > 0) builder_.end_block();
+  const bool inner_list = !lists_.empty() && is_any(tag, {GUMBO_TAG_UL, GUMBO_TAG_OL});
+  if ((is_block(tag) && !inner_list) || heading_level(tag) > 0) builder_.end_block();
   if (is_line(tag) || tag == GUMBO_TAG_BR) builder_.end_line();
   if (heading_level(tag) > 0) heading_begin_ = builder_.start(BreakStrength::kSection);
   if (is_any(tag, {GUMBO_TAG_UL, GUMBO_TAG_OL})) {
-    if (!lists_.empty()) builder_.end_line();
+    builder_.end_line();
     lists_.push_back({.ordered = tag == GUMBO_TAG_OL, .next = 1});
   }
   if (tag == GUMBO_TAG_LI) enter_item();

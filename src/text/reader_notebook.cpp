@@ -16,9 +16,10 @@ constexpr size_t kMostOutputBytes = 2000;  // of one cell's outputs together
 
 // Only what is read gets into memory: not the pictures, which are most of a notebook's bytes.
 bool is_wanted(const std::string& key) {
-  static constexpr std::array kWanted = {"cells",  "cell_type", "source", "outputs",     "output_type", "text",
-                                         "data",   "ename",     "evalue", "text/plain",  "metadata",    "kernelspec",
-                                         "title",  "authors",   "name",   "worksheets",  "input"};
+  static constexpr std::array kWanted = {"cells",      "cell_type",  "source", "outputs", "output_type",
+                                         "text",       "data",       "ename",  "evalue",  "text/plain",
+                                         "metadata",   "kernelspec", "title",  "authors", "name",
+                                         "worksheets", "input"};
   for (const char* wanted : kWanted) {
     if (key == wanted) return true;
   }
@@ -108,12 +109,14 @@ Result<Document> read_notebook(std::string name, std::string_view json) {
   if (json.starts_with("\xEF\xBB\xBF")) json.remove_prefix(3);
   const Json notebook = Json::parse(json.begin(), json.end(), keep, /*allow_exceptions=*/false);
   if (notebook.is_discarded() || !notebook.is_object()) {
-    return make_error(ErrorKind::kCorrupt, "{} is no sound notebook: its JSON cannot be parsed", document.name);
+    return make_error(ErrorKind::kCorrupt, "{} is no sound notebook: its JSON cannot be parsed",
+                      document.name);
   }
   const Json* cells = &member(notebook, "cells");
   const Json& sheets = member(notebook, "worksheets");
   if (!cells->is_array() && sheets.is_array() && !sheets.empty()) cells = &member(sheets.front(), "cells");
-  if (!cells->is_array()) return make_error(ErrorKind::kCorrupt, "{} is no notebook: it has no cells", document.name);
+  if (!cells->is_array())
+    return make_error(ErrorKind::kCorrupt, "{} is no notebook: it has no cells", document.name);
   document.title = joined(member(member(notebook, "metadata"), "title"));
   TextBuilder builder;
   size_t number = 0;

@@ -137,7 +137,8 @@ Result<Document> read_pdf(std::string name, std::string_view bytes) {
   if (!child.ok()) {
     if (child.error().kind == ErrorKind::kNotFound) {
       return make_error(ErrorKind::kUnsupported,
-                        "{} is a PDF, which needs the program pdftotext: install poppler-utils", document.name);
+                        "{} is a PDF, which needs the program pdftotext: install poppler-utils",
+                        document.name);
     }
     return make_error(child.error().kind, "{} cannot be read: {}", document.name, child.error().message);
   }
@@ -170,8 +171,8 @@ Result<Document> read_pdf(std::string name, std::string_view bytes) {
                                             empty_pages.size() == 1 ? "s" : ""));
   }
   if (!garbled_pages.empty()) {
-    document.warnings.push_back(
-        fmt::format("{}: the text looks garbled (a font without a map to letters?)", page_list(garbled_pages)));
+    document.warnings.push_back(fmt::format("{}: the text looks garbled (a font without a map to letters?)",
+                                            page_list(garbled_pages)));
   }
   add_metadata(input, document);
   return document;

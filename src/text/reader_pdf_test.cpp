@@ -15,7 +15,9 @@ using test::pdf_line;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-bool has_pdftotext() { return std::system("pdftotext -v >/dev/null 2>&1") == 0; }
+bool has_pdftotext() {
+  return std::system("pdftotext -v >/dev/null 2>&1") == 0;
+}
 
 class ReaderPdf : public testing::Test {
  protected:
@@ -25,10 +27,9 @@ class ReaderPdf : public testing::Test {
 };
 
 TEST_F(ReaderPdf, ColumnsFollowOneAnother) {  // case I9
-  const std::string page = pdf_line(72, 700, "The left column begins here") +
-                           pdf_line(330, 700, "The right column begins now") +
-                           pdf_line(72, 686, "and ends in its second line.") +
-                           pdf_line(330, 686, "and also has a second line.");
+  const std::string page =
+      pdf_line(72, 700, "The left column begins here") + pdf_line(330, 700, "The right column begins now") +
+      pdf_line(72, 686, "and ends in its second line.") + pdf_line(330, 686, "and also has a second line.");
   const auto document = read_document("a.pdf", make_pdf({page}, kPdfHelvetica));
   ASSERT_TRUE(document.ok()) << document.error().message;
   const std::string& text = document->text;
@@ -54,7 +55,7 @@ TEST_F(ReaderPdf, PagesAreCountedAndThoseWithoutTextWarn) {
       "a.pdf", make_pdf({pdf_line(72, 700, "First page."), "", pdf_line(72, 700, "Third page."), "", "", ""},
                         kPdfHelvetica));
   ASSERT_TRUE(document.ok()) << document.error().message;
-  EXPECT_EQ(document->text, "First page.\nThird page.");
+  EXPECT_EQ(document->text, "First page.\n\nThird page.");
   ASSERT_EQ(document->page_starts.size(), 6u);
   EXPECT_EQ(document->page_starts[0], 0u);
   EXPECT_EQ(document->text.substr(document->page_starts[2]), "Third page.");
@@ -83,8 +84,9 @@ TEST_F(ReaderPdf, AGarbledPageWarns) {  // case I10
 
 TEST_F(ReaderPdf, DamageIsAnError) {
   const std::string whole = make_pdf({pdf_line(72, 700, "text")}, kPdfHelvetica);
-  for (const std::string& bytes : {std::string("%PDF-1.4"), std::string("%PDF-1.4\n") + std::string(5000, '<'),
-                                   whole.substr(0, 60), std::string("%PDF-1.7\n\xFF\xFE\x00 garbage", 20)}) {
+  for (const std::string& bytes :
+       {std::string("%PDF-1.4"), std::string("%PDF-1.4\n") + std::string(5000, '<'), whole.substr(0, 60),
+        std::string("%PDF-1.7\n\xFF\xFE\x00 garbage", 20)}) {
     const auto document = read_document("a.pdf", bytes);
     ASSERT_FALSE(document.ok());
     EXPECT_THAT(document.error().message, HasSubstr("a.pdf"));

@@ -22,7 +22,8 @@ DocumentKind kind_of(const std::string& name, const std::string& bytes) {
 
 TEST(ReadDocument, ContentDecidesBeforeTheName) {
   EXPECT_EQ(kind_of("page", "<!DOCTYPE html><p>x"), DocumentKind::kHtml);
-  EXPECT_EQ(kind_of("page.txt", "\n<?xml version='1.0'?><!-- c --><HTML><p>x</p></HTML>"), DocumentKind::kHtml);
+  EXPECT_EQ(kind_of("page.txt", "\n<?xml version='1.0'?><!-- c --><HTML><p>x</p></HTML>"),
+            DocumentKind::kHtml);
   EXPECT_EQ(kind_of("a.md", "# Title\n\ntext"), DocumentKind::kMarkdown);
   EXPECT_EQ(kind_of("-", "## Title\n\n[a](http://b)"), DocumentKind::kMarkdown);
   EXPECT_EQ(kind_of("-", "just some words"), DocumentKind::kPlain);
@@ -59,7 +60,8 @@ TEST(ReadDocument, OtherCharsetsAreExtractedText) {  // case I10
 }
 
 TEST(ReadDocument, WhatHoldsNoTextIsNotFound) {  // case I3
-  for (const std::string& bytes : {""s, "  \n"s, std::string(64, '\0'), "\xEF\xBB\xBF"s, "\xFF\xFE \0\n\0"s}) {
+  for (const std::string& bytes :
+       {""s, "  \n"s, std::string(64, '\0'), "\xEF\xBB\xBF"s, "\xFF\xFE \0\n\0"s}) {
     for (const char* name : {"a.txt", "a.md", "a.html", "a.py", "a.csv", "a.json", "-"}) {
       const auto document = read_document(name, bytes);
       ASSERT_FALSE(document.ok()) << name;
@@ -82,7 +84,8 @@ TEST(ReadDocument, NotebooksHaveCellsAndCutOutputs) {
   const std::string notebook =
       R"({"nbformat":4,"metadata":{"title":"N"},"cells":[)"
       R"({"cell_type":"markdown","source":["# Title\n","Some *text*."]},)"
-      R"({"cell_type":"code","source":"a = 1\nprint(a)\n","outputs":[{"output_type":"stream","text":["1\n"]},)"
+      R"({"cell_type":"code","source":"a = 1\nprint(a)\n","outputs":[)"
+      R"({"output_type":"stream","text":["1\n"]},)"
       R"({"output_type":"display_data","data":{"image/png":"iVBORw0KGgo=","text/plain":"<Figure>"}},)"
       R"({"output_type":"error","ename":"E","evalue":"bad","traceback":["long"]}]},)"
       R"({"cell_type":"code","source":"b","outputs":[{"output_type":"stream","text":")" +
@@ -91,8 +94,9 @@ TEST(ReadDocument, NotebooksHaveCellsAndCutOutputs) {
   ASSERT_TRUE(document.ok()) << document.error().message;
   EXPECT_EQ(document->kind, DocumentKind::kNotebook);
   EXPECT_EQ(document->title, "N");
-  EXPECT_THAT(document->text,
-              testing::StartsWith("# Title\nSome *text*.\n\na = 1\nprint(a)\n\n1\n<Figure>\nE: bad\n\nb\n\nooo"));
+  EXPECT_THAT(
+      document->text,
+      testing::StartsWith("# Title\nSome *text*.\n\na = 1\nprint(a)\n\n1\n<Figure>\nE: bad\n\nb\n\nooo"));
   EXPECT_EQ(document->text.find("iVBOR"), std::string::npos);
   EXPECT_THAT(document->warnings, ElementsAre("the output of cell 3 is cut to 2000 of 5000 bytes"));
   ASSERT_FALSE(document->sections.empty());
@@ -112,10 +116,16 @@ TEST(ReadDocument, BrokenNotebooksAreErrors) {
 // Whatever the bytes: a document whose text is UTF-8 and whose offsets lie inside it, or an error.
 TEST(ReadDocument, AnyBytesGiveADocumentOrAnError) {
   std::mt19937 random(11);
-  const std::vector<std::string> seeds = {"<html><table><tr><td>a<td>b<pre>x", "{\"nbformat\":4,\"cells\":[{\"source\":\"a\"}]}",
-                                          "%PDF-1.4\n1 0 obj", "PK\x03\x04\x14\0\0\0\x08\0"s, "# a\n\n|a|b|\n|-|-|\n|1|2|\n",
-                                          "From: a@b\nSubject: c\n\nx", "{\"role\":\"a\",\"text\":\"b\"}\n", "\xFF\xFEx\0"s};
-  const std::vector<std::string> names = {"a.html", "a.ipynb", "a", "a.docx", "a.md", "a.eml", "a.jsonl", "a.csv", "a.py", "a.txt"};
+  const std::vector<std::string> seeds = {"<html><table><tr><td>a<td>b<pre>x",
+                                          "{\"nbformat\":4,\"cells\":[{\"source\":\"a\"}]}",
+                                          "%PDF-1.4\n1 0 obj",
+                                          "PK\x03\x04\x14\0\0\0\x08\0"s,
+                                          "# a\n\n|a|b|\n|-|-|\n|1|2|\n",
+                                          "From: a@b\nSubject: c\n\nx",
+                                          "{\"role\":\"a\",\"text\":\"b\"}\n",
+                                          "\xFF\xFEx\0"s};
+  const std::vector<std::string> names = {"a.html", "a.ipynb", "a",     "a.docx", "a.md",
+                                          "a.eml",  "a.jsonl", "a.csv", "a.py",   "a.txt"};
   for (int round = 0; round < 1500; ++round) {
     std::string bytes = seeds[random() % seeds.size()];
     if (bytes.starts_with("%PDF") && round % 50 != 0) continue;  // a process each
@@ -130,7 +140,8 @@ TEST(ReadDocument, AnyBytesGiveADocumentOrAnError) {
     const auto document = read_document(names[random() % names.size()], bytes);
     if (!document.ok()) continue;
     ASSERT_TRUE(is_utf8(document->text)) << shown(bytes);
-    for (const BreakPoint& point : document->breaks) ASSERT_LE(point.offset, document->text.size()) << shown(bytes);
+    for (const BreakPoint& point : document->breaks)
+      ASSERT_LE(point.offset, document->text.size()) << shown(bytes);
     for (const Section& section : document->sections) ASSERT_LE(section.begin, document->text.size());
     for (const RowBlock& block : document->row_blocks) ASSERT_LE(block.end, document->text.size());
   }

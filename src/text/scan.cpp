@@ -104,8 +104,7 @@ Result<std::string> read_head(const ByteSource& source) {
 
 void SourceReading::read_file(const FoundFile& file) {
   // A link at the end was resolved by the walk: one that stands there now was put in its place since.
-  const OpenFile open(
-      ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
+  const OpenFile open(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
   if (open.get() < 0) return skip(file.name, unreadable_reason(errno));
   struct stat info {};
   if (::fstat(open.get(), &info) != 0) return skip(file.name, unreadable_reason(errno));
@@ -144,7 +143,8 @@ void SourceReading::read_stdin() {
   if (!head.ok()) return skip(name, head.error().message);
   if (is_archive(*head)) return read_whole_archive(name, source, std::move(*head));
   gate_and_deliver(name, source,
-                   {.most_bytes = options_.most_source_bytes, .known_bytes = {}, .head = std::move(*head)}, {});
+                   {.most_bytes = options_.most_source_bytes, .known_bytes = {}, .head = std::move(*head)},
+                   {});
 }
 
 // A pipe cannot seek: what comes through one is held in memory.
@@ -193,7 +193,8 @@ void SourceReading::read_members(const std::string& name, ArchiveReader& archive
   }
 }
 
-void SourceReading::read_member(const std::string& name, const ArchiveMember& member, ArchiveReader& archive) {
+void SourceReading::read_member(const std::string& name, const ArchiveMember& member,
+                                ArchiveReader& archive) {
   const ByteSource source = [&archive](std::span<std::byte> bytes) { return archive.read(bytes); };
   auto head = read_head(source);
   if (!head.ok()) return skip(name, head.error().message);
@@ -243,7 +244,8 @@ Status scan_sources(std::span<const std::string> paths, const ScanOptions& optio
   const auto on_skip = [&](Skip skip) {
     if (callbacks.on_skip) callbacks.on_skip(std::move(skip));
   };
-  FolderWalk walk(options, [&](FoundFile file) { found.push_back(std::move(file)); }, on_skip);
+  FolderWalk walk(
+      options, [&](FoundFile file) { found.push_back(std::move(file)); }, on_skip);
   bool stdin_named = false;
   for (const std::string& path : paths) {
     if (path != "-") {

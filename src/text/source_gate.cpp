@@ -11,13 +11,13 @@ namespace rhapsode::text {
 namespace {
 
 constexpr size_t kSampleBytes = size_t{256} << 10;
-constexpr size_t kLongLineBytes = 20'000;      // no hand writes such a line of code
-constexpr size_t kMeanLineBytes = 500;         // of code; formatted code stays below 60
-constexpr size_t kMeanLineMinimum = 8 << 10;   // shorter files may be one table or one licence
+constexpr size_t kLongLineBytes = 20'000;     // no hand writes such a line of code
+constexpr size_t kMeanLineBytes = 500;        // of code; formatted code stays below 60
+constexpr size_t kMeanLineMinimum = 8 << 10;  // shorter files may be one table or one licence
 
-constexpr std::array kCodeEndings = {"js",  "mjs", "cjs", "ts",   "jsx", "tsx", "css", "scss", "less", "json",
-                                     "map", "svg", "c",   "h",    "cc",  "cpp", "hpp", "cs",   "go",   "java",
-                                     "kt",  "lua", "php", "pl",   "py",  "rb",  "rs",  "sh",   "sql",  "swift"};
+constexpr std::array kCodeEndings = {"js",  "mjs", "cjs", "ts", "jsx", "tsx", "css", "scss", "less", "json",
+                                     "map", "svg", "c",   "h",  "cc",  "cpp", "hpp", "cs",   "go",   "java",
+                                     "kt",  "lua", "php", "pl", "py",  "rb",  "rs",  "sh",   "sql",  "swift"};
 // Formats whose lines may be of any length.
 constexpr std::array kLongLineEndings = {"html", "htm", "xhtml", "ipynb", "jsonl", "ndjson",
                                          "csv",  "tsv", "eml",   "mbox",  "xml"};
@@ -89,14 +89,16 @@ bool looks_minified(std::string_view name, std::string_view content) {
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     if (line.size() >= kLongLineBytes && (code || is_dense(line))) return true;
   }
-  return code && content.size() >= kMeanLineMinimum && content.size() / std::max<size_t>(lines, 1) > kMeanLineBytes;
+  return code && content.size() >= kMeanLineMinimum &&
+         content.size() / std::max<size_t>(lines, 1) > kMeanLineBytes;
 }
 
 Result<GatedBytes> read_gated(const std::string& name, const ByteSource& source, GateOptions options) {
   GatedBytes out;
   if (!options.any_content) out.skip_reason = minified_name_reason(name);
   const std::string too_large = "larger than " + limit_text(options.most_bytes);
-  if (out.skip_reason.empty() && options.known_bytes.value_or(0) > options.most_bytes) out.skip_reason = too_large;
+  if (out.skip_reason.empty() && options.known_bytes.value_or(0) > options.most_bytes)
+    out.skip_reason = too_large;
   if (!out.skip_reason.empty()) return out;
 
   std::string bytes = std::move(options.head);

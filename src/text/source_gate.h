@@ -31,7 +31,8 @@ struct GatedBytes {
   std::string skip_reason;  // not empty: "binary", "minified", "larger than 64 MiB", "holds no text"
 };
 
-// Reads a source to its end, or only as far as it takes to see that it shall be skipped. Errors: the source's.
+// Reads a source to its end, or only as far as it takes to see that it shall be skipped. Errors: the
+// source's.
 Result<GatedBytes> read_gated(const std::string& name, const ByteSource& source, GateOptions options);
 
 // Why a name alone says that a file is machine-made ("minified"); empty: it does not.

@@ -123,7 +123,9 @@ void TextBuilder::document(Document part) {
   end_block();
 }
 
-bool TextBuilder::empty() const { return text_.find_first_not_of(kSpace) == std::string::npos; }
+bool TextBuilder::empty() const {
+  return text_.find_first_not_of(kSpace) == std::string::npos;
+}
 
 void TextBuilder::finish(Document& document) {
   const size_t end = text_.find_last_not_of(kSpace);

@@ -1,7 +1,7 @@
 // Text under construction for formats that are no text themselves: paragraphs, sections, row blocks.
 //
-// Words are joined by single blanks, blocks by one empty line, lines by a line feed; what is a good place for a
-// cut is recorded on the way. Ownership: holds the text until finish(). Threads: one. Cost: O(text).
+// Words are joined by single blanks, blocks by one empty line, lines by a line feed; what is a good place for
+// a cut is recorded on the way. Ownership: holds the text until finish(). Threads: one. Cost: O(text).
 #pragma once
 
 #include <algorithm>

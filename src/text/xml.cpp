@@ -33,8 +33,8 @@ Result<XmlDocument> XmlDocument::parse(std::string_view bytes, const std::string
   }
   XmlDocument xml;
   xml.document_ = std::make_unique<pugi::xml_document>();
-  const pugi::xml_parse_result result = xml.document_->load_buffer(
-      bytes.data(), bytes.size(), pugi::parse_default | pugi::parse_ws_pcdata);
+  const pugi::xml_parse_result result =
+      xml.document_->load_buffer(bytes.data(), bytes.size(), pugi::parse_default | pugi::parse_ws_pcdata);
   if (!result) {
     return make_error(ErrorKind::kCorrupt, "{} is damaged: {} at byte {} of a part", name,
                       shown(result.description(), 100), result.offset);
@@ -57,7 +57,9 @@ pugi::xml_node XmlDocument::find(std::string_view name) const {
   return {};
 }
 
-std::string_view local_name(const pugi::xml_node& node) { return without_prefix(node.name()); }
+std::string_view local_name(const pugi::xml_node& node) {
+  return without_prefix(node.name());
+}
 
 pugi::xml_node child_named(const pugi::xml_node& node, std::string_view name) {
   for (pugi::xml_node child = node.first_child(); child; child = child.next_sibling()) {

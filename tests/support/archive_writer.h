@@ -4,6 +4,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <gtest/gtest.h>
+#include <locale.h>
 
 #include <filesystem>
 #include <fstream>
@@ -19,7 +20,24 @@ using Members = std::vector<std::pair<std::string, std::string>>;  // name and c
 
 enum class Packing { kZip, kTarGz, kTarXz, kTarZst, kGz };
 
+// libarchive's writers convert names from the locale's charset. Of this thread only, as long as it lives.
+class Utf8Locale {
+ public:
+  Utf8Locale() : utf8_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)), before_(::uselocale(utf8_)) {}
+  Utf8Locale(const Utf8Locale&) = delete;
+  Utf8Locale& operator=(const Utf8Locale&) = delete;
+  ~Utf8Locale() {
+    ::uselocale(before_);
+    if (utf8_ != nullptr) ::freelocale(utf8_);
+  }
+
+ private:
+  locale_t utf8_;
+  locale_t before_;
+};
+
 inline void pack(const std::filesystem::path& path, Packing packing, const Members& members) {
+  const Utf8Locale utf8;
   const std::unique_ptr<archive, decltype(&archive_write_free)> out(archive_write_new(), &archive_write_free);
   if (packing == Packing::kZip) {
     archive_write_set_format_zip(out.get());
@@ -36,7 +54,7 @@ inline void pack(const std::filesystem::path& path, Packing packing, const Membe
                                                                             &archive_entry_free);
   for (const auto& [name, content] : members) {
     archive_entry_clear(entry.get());
-    archive_entry_set_pathname_utf8(entry.get(), name.c_str());
+    archive_entry_set_pathname(entry.get(), name.c_str());
     archive_entry_set_size(entry.get(), static_cast<la_int64_t>(content.size()));
     archive_entry_set_filetype(entry.get(), AE_IFREG);
     archive_entry_set_perm(entry.get(), 0644);

@@ -11,15 +11,17 @@ namespace rhapsode::test {
 // `font` is the body of the font's dictionary; `extra` are whole objects from number 4 on, which it may name.
 inline std::string make_pdf(const std::vector<std::string>& pages, const std::string& font,
                             const std::vector<std::string>& extra = {}) {
-  std::vector<std::string> objects = {"<< /Type /Catalog /Pages 2 0 R >>", "", "<< /Type /Font " + font + " >>"};
+  std::vector<std::string> objects = {"<< /Type /Catalog /Pages 2 0 R >>", "",
+                                      "<< /Type /Font " + font + " >>"};
   objects.insert(objects.end(), extra.begin(), extra.end());
   std::string kids;
   for (const std::string& page : pages) {
     objects.push_back(fmt::format("<< /Length {} >>\nstream\n{}\nendstream", page.size(), page));
     const size_t stream = objects.size();
-    objects.push_back(fmt::format("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {} 0 R "
-                                  "/Resources << /Font << /F1 3 0 R >> >> >>",
-                                  stream));
+    objects.push_back(
+        fmt::format("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {} 0 R "
+                    "/Resources << /Font << /F1 3 0 R >> >> >>",
+                    stream));
     kids += fmt::format("{} 0 R ", objects.size());
   }
   objects[1] = fmt::format("<< /Type /Pages /Kids [{}] /Count {} >>", kids, pages.size());
@@ -32,7 +34,8 @@ inline std::string make_pdf(const std::vector<std::string>& pages, const std::st
   const size_t table = pdf.size();
   pdf += fmt::format("xref\n0 {}\n0000000000 65535 f \n", objects.size() + 1);
   for (const size_t offset : offsets) pdf += fmt::format("{:010} 00000 n \n", offset);
-  pdf += fmt::format("trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{}\n%%EOF\n", objects.size() + 1, table);
+  pdf +=
+      fmt::format("trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{}\n%%EOF\n", objects.size() + 1, table);
   return pdf;
 }
 
