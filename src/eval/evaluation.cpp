@@ -188,7 +188,9 @@ Status Evaluation::warm(const ReadRequest& request, const Record& record) {
 
 Status Evaluation::answer(const ReadRequest& request, Context context, const Question& question,
                           Record& record) {
-  if (request.reading == Reading::kStored) RH_TRY_STATUS(warm(request, record));
+  // Citing reads stored KV whatever the answer was read from.
+  const bool reads_stored = request.reading == Reading::kStored || request.cite;
+  if (reads_stored && request.reading != Reading::kNothing) RH_TRY_STATUS(warm(request, record));
   RH_TRY(record.reply, subject_.answer(request));
   record.answered = true;
   record.prediction = answer_of_reply(record.reply.text);

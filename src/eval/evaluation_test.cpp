@@ -97,6 +97,11 @@ TEST_F(EvaluationTest, WhatIsReadFromStoredKvHasItMadeBefore) {
   ASSERT_THAT(subject_.warmed, SizeIs(2));
   EXPECT_THAT(subject_.warmed[1], SizeIs(2));
   EXPECT_EQ(subject_.warmed[1][0].document, 0);
+  task_.cite = true;  // citing reads it too
+  ask(0, Context::kFull);
+  EXPECT_THAT(subject_.warmed, SizeIs(3));
+  ask(0, Context::kClosed);
+  EXPECT_THAT(subject_.warmed, SizeIs(3));
 }
 
 TEST_F(EvaluationTest, PolicyFullReadsFoundPassagesAsText) {
