@@ -57,6 +57,10 @@ class Memory {
   Status export_to(const std::filesystem::path& file);
   static Status import_from(const std::filesystem::path& file, const std::filesystem::path& folder);
 
+  // Makes the routing file of the engine's model: the statistics that finding passages needs, once for a
+  // model that is not of the catalogue.
+  static Result<RoutingReport> make_routing(Engine& engine, const RoutingOptions& options);
+
   const std::filesystem::path& folder() const;
 
  private:

@@ -98,6 +98,16 @@ struct ForgetOptions {
   std::function<bool(const std::vector<std::string>&)> confirm;
 };
 
+// What a routing file is made of: texts like those that will be read, and questions like those that will be
+// asked. At least 20,000 chunks of 16 tokens are needed.
+struct RoutingOptions {
+  std::vector<std::string> paths;   // files, folders, archives
+  std::filesystem::path questions;  // a question a line; empty: sentences of the texts stand for them
+  std::filesystem::path output;     // empty: where the model's memories look for it, in the home folder
+  int64_t most_chunks = 40000;
+  std::function<bool(int64_t chunks)> on_progress;  // false cancels
+};
+
 struct VerifyOptions {
   double sample = 0.05;  // share of passages to encode again, at least one
   uint32_t seed = 0;

@@ -173,6 +173,13 @@ struct MemoryStats {
   uint64_t kv_misses = 0;           // made from text instead
 };
 
+struct RoutingReport {
+  std::string file;
+  std::string id;
+  int64_t chunks = 0;
+  double seconds = 0;
+};
+
 struct VerifyReport {
   int extents_checked = 0;
   int texts_checked = 0;

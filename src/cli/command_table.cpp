@@ -89,6 +89,11 @@ constexpr Command kCommands[] = {
      "rhapsode eval needles-books --policy full --budget 4000\n"
      "rhapsode eval compare before.jsonl after.jsonl",
      run_eval},
+    {kRouting, "routing", "PATH...", 1, kManyArguments,
+     "make the routing file of a model that is not of the catalogue, from texts",
+     "rhapsode routing --model ./my-model.gguf ~/texts\n"
+     "rhapsode routing --questions questions.txt --routing-file my-model.rhw --chunks 60000 ~/texts",
+     run_routing},
     {kConfig, "config", "[COMMAND]", 0, 1, "show every option's value and where it comes from",
      "rhapsode config\n"
      "rhapsode config generate --temperature 0.7",

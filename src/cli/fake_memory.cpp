@@ -543,6 +543,13 @@ Status Memory::export_to(const fs::path& file) {
   return {};
 }
 
+Result<RoutingReport> Memory::make_routing(Engine&, const RoutingOptions& options) {
+  if (options.on_progress && !options.on_progress(20000)) {
+    return make_error(ErrorKind::kCancelled, "cancelled");
+  }
+  return RoutingReport{options.output.empty() ? "fake.rhw" : options.output.string(), "fake", 20000, 1.5};
+}
+
 Status Memory::import_from(const fs::path& file, const fs::path& folder) {
   if (!fs::exists(file)) return make_error(ErrorKind::kNotFound, "{} does not exist", file.string());
   if (fs::exists(folder) && !fs::is_empty(folder)) {

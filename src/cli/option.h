@@ -39,7 +39,8 @@ enum CommandSet : uint32_t {
   kImport = 1 << 14,
   kChat = 1 << 15,
   kEval = 1 << 16,
-  kEveryCommand = (1 << 17) - 1,
+  kRouting = 1 << 17,
+  kEveryCommand = (1 << 18) - 1,
 };
 
 enum class OptionGroup : uint8_t {

@@ -7,8 +7,8 @@ namespace {
 constexpr uint32_t kEvaluates = kAdd | kAsk | kSearch | kChat | kVerify;
 constexpr uint32_t kOpens = kEvaluates | kList | kShow | kForget | kStats | kExport;
 
-constexpr uint32_t kLoadsModel = kGenerate | kBench | kEval | kOpens | kConfig;
-constexpr uint32_t kRunsModel = kGenerate | kBench | kEval | kEvaluates | kConfig;
+constexpr uint32_t kLoadsModel = kGenerate | kBench | kEval | kRouting | kOpens | kConfig;
+constexpr uint32_t kRunsModel = kGenerate | kBench | kEval | kRouting | kEvaluates | kConfig;
 constexpr uint32_t kPrompts = kGenerate | kConfig;
 constexpr uint32_t kAnswers = kGenerate | kAsk | kChat | kConfig;
 constexpr uint32_t kReads = kAsk | kChat | kConfig;
@@ -138,6 +138,16 @@ constexpr OptionSpec kOptions[] = {
     {"routing", 0, "FILE", OptionGroup::kMemory, kOpens | kEval | kConfig, kAny,
      "routing statistics of the model (empty: those shipped for it)",
      [](Settings& s) -> Slot { return &s.memory.options.whitening; }},
+
+    {"questions", 0, "FILE", OptionGroup::kMemory, kRouting | kConfig, kAny,
+     "questions like those that will be asked, one a line (empty: sentences of the texts stand for them)",
+     [](Settings& s) -> Slot { return &s.routing.questions; }},
+    {"routing-file", 0, "FILE", OptionGroup::kMemory, kRouting | kConfig, kAny,
+     "where to write it (empty: where the model's memories look, in the home folder)",
+     [](Settings& s) -> Slot { return &s.routing.file; }},
+    {"chunks", 0, "N", OptionGroup::kMemory, kRouting | kConfig, between(20000, 10000000),
+     "most chunks of 16 tokens to read",
+     [](Settings& s) -> Slot { return &s.routing.chunks; }},
 
     {"max-tokens", 'n', "N", OptionGroup::kLength, kAnswers, at_least(0),
      "most tokens to generate (0: only read the prompt)",

@@ -58,6 +58,12 @@ struct MemorySettings {
   bool text = false;  // print the stored text
 };
 
+struct RoutingSettings {
+  std::filesystem::path questions;
+  std::filesystem::path file;
+  int chunks = 40000;
+};
+
 struct Settings {
   std::string model = "qwen2.5-coder-0.5b";  // catalogue name or path
   EngineOptions engine;
@@ -70,6 +76,7 @@ struct Settings {
   InspectSettings inspect;
   BenchSettings bench;
   MemorySettings memory;
+  RoutingSettings routing;
   eval::Options eval;  // its folder, policy, seed and numbers are those of `memory` and `request`
 };
 

@@ -67,6 +67,10 @@ Result<kernels::KvType> stored_type(std::string_view name, kernels::KvType pool)
 
 }  // namespace
 
+std::string built_in_instruction() {
+  return kInstruction;
+}
+
 const char* to_string(ReadPolicy policy) {
   switch (policy) {
     case ReadPolicy::kAuto:

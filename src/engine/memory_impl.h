@@ -19,6 +19,9 @@
 
 namespace rhapsode {
 
+// The system turn of a memory that was given none.
+std::string built_in_instruction();
+
 struct Memory::Impl {
   Impl(Engine::Impl& engine_in, const MemoryOptions& options_in)
       : engine(engine_in), options(options_in), passes(*engine_in.runner, *engine_in.scheduler) {}

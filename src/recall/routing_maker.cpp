@@ -23,8 +23,8 @@ class Maker {
         trainer_(runner.architecture().embedding, model::state_layer(runner.architecture()),
                  runner.architecture().title) {}
 
-  Result<index::Whitening> make() {
-    RH_TRY_STATUS(add_questions());
+  Result<MadeWhitening> make() {
+    for (const std::string& question : sample_.questions) RH_TRY_STATUS(add_question(question));
     Status failed;
     text::ScanCallbacks callbacks;
     callbacks.on_source = [&](text::SourceBytes source) {
@@ -35,19 +35,28 @@ class Maker {
     RH_TRY_STATUS(text::scan_sources(sample_.paths, {}, callbacks));
     RH_TRY_STATUS(failed);
     RH_TRY_STATUS(flush());
-    return trainer_.finish();
+    RH_TRY(index::Whitening whitening, trainer_.finish());
+    return MadeWhitening{std::move(whitening), trainer_.chunks()};
   }
 
  private:
-  Status add_questions() {
+  Status add_question(std::string_view question) {
     const size_t width = runner_.architecture().embedding;
-    for (const std::string& question : sample_.questions) {
-      RH_TRY(const std::vector<int32_t> tokens, frame_.routing_question(question));
-      RH_TRY(const std::vector<float> states, encoder_.question_states(tokens));
-      const auto [first, last] = question_span(tokens.size());
-      for (size_t i = first; i < last; ++i) {
-        trainer_.add_question_token(std::span(states).subspan(i * width, width));
-      }
+    RH_TRY(const std::vector<int32_t> tokens, frame_.routing_question(question));
+    RH_TRY(const std::vector<float> states, encoder_.question_states(tokens));
+    const auto [first, last] = question_span(tokens.size());
+    for (size_t i = first; i < last; ++i) {
+      trainer_.add_question_token(std::span(states).subspan(i * width, width));
+    }
+    return {};
+  }
+
+  // One sentence of every passage, of the length that questions have.
+  Status add_sentence(std::string_view body, text::DocumentKind kind) {
+    const std::vector<size_t> starts = text::sentence_starts(body, kind);
+    for (size_t i = 0; i + 1 < starts.size(); ++i) {
+      const size_t bytes = starts[i + 1] - starts[i];
+      if (bytes >= 30 && bytes <= 200) return add_question(body.substr(starts[i], bytes));
     }
     return {};
   }
@@ -65,6 +74,7 @@ class Maker {
       if (trainer_.chunks() >= sample_.most_chunks) return {};
       const auto body = std::string_view(document->text).substr(passage.begin, passage.end - passage.begin);
       RH_TRY(PassageTokens tokens, frame_.passage(passage.header, body));
+      if (sample_.questions.empty()) RH_TRY_STATUS(add_sentence(body, document->kind));
       waiting_.push_back(std::move(tokens));
       if (waiting_.size() >= kBatch) RH_TRY_STATUS(flush());
     }
@@ -94,8 +104,8 @@ class Maker {
 
 }  // namespace
 
-Result<index::Whitening> make_whitening(PassRunner& runner, Encoder& encoder, const PromptFrame& frame,
-                                        const RoutingSample& sample) {
+Result<MadeWhitening> make_whitening(PassRunner& runner, Encoder& encoder, const PromptFrame& frame,
+                                     const RoutingSample& sample) {
   return Maker(runner, encoder, frame, sample).make();
 }
 

@@ -18,12 +18,17 @@ namespace rhapsode::recall {
 
 struct RoutingSample {
   std::vector<std::string> paths;      // of texts, as for adding them
-  std::vector<std::string> questions;  // at least some hundred
+  std::vector<std::string> questions;  // at least some hundred; none: sentences of the texts
   int64_t most_chunks = 40000;
   std::function<bool(int64_t chunks)> on_progress;  // false cancels
 };
 
-Result<index::Whitening> make_whitening(PassRunner& runner, Encoder& encoder, const PromptFrame& frame,
-                                        const RoutingSample& sample);
+struct MadeWhitening {
+  index::Whitening whitening;
+  int64_t chunks = 0;
+};
+
+Result<MadeWhitening> make_whitening(PassRunner& runner, Encoder& encoder, const PromptFrame& frame,
+                                     const RoutingSample& sample);
 
 }  // namespace rhapsode::recall
