@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,29 @@ void support_filters(archive* handle) {
   if (archive_liblz4_version() != nullptr) archive_read_support_filter_lz4(handle);
 }
 
+// libarchive converts names to the charset of the locale, and drops them where that is ASCII. Of this thread
+// only, as long as it lives; without such a locale on the system names stay as they can be had.
+class LocaleScope {
+ public:
+  explicit LocaleScope(void* locale)
+      : before_(locale == nullptr ? nullptr : ::uselocale(static_cast<locale_t>(locale))) {}
+  LocaleScope(const LocaleScope&) = delete;
+  LocaleScope& operator=(const LocaleScope&) = delete;
+  ~LocaleScope() {
+    if (before_ != nullptr) ::uselocale(before_);
+  }
+
+ private:
+  locale_t before_;
+};
+
+std::shared_ptr<void> utf8_locale() {
+  const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  return {made, [](void* locale) {
+            if (locale != nullptr) ::freelocale(static_cast<locale_t>(locale));
+          }};
+}
+
 }  // namespace
 
 void ArchiveReader::Free::operator()(::archive* handle) const {
@@ -45,6 +69,7 @@ Error ArchiveReader::damaged() const {
 Result<ArchiveReader> ArchiveReader::make(std::string label) {
   ArchiveReader reader;
   reader.label_ = std::move(label);
+  reader.utf8_locale_ = utf8_locale();
   reader.handle_.reset(archive_read_new());
   if (!reader.handle_) return make_error(ErrorKind::kNoSpace, "no memory to read {}", reader.label_);
   support_filters(reader.handle_.get());
@@ -73,20 +98,21 @@ Result<ArchiveReader> ArchiveReader::open(std::span<const std::byte> bytes, std:
 }
 
 Result<std::optional<ArchiveMember>> ArchiveReader::next() {
+  const LocaleScope scope(utf8_locale_.get());
   archive_entry* entry = nullptr;
   const int code = archive_read_next_header(handle_.get(), &entry);
   if (code == ARCHIVE_EOF) return std::optional<ArchiveMember>();
   // A warning is about a name that does not fit the locale; the entry is sound.
   if (code != ARCHIVE_OK && code != ARCHIVE_WARN) return damaged();
   ArchiveMember member;
-  const bool single = archive_format(handle_.get()) == ARCHIVE_FORMAT_RAW;
-  if (single && archive_filter_count(handle_.get()) < 2) {
+  member.is_single = archive_format(handle_.get()) == ARCHIVE_FORMAT_RAW;
+  if (member.is_single && archive_filter_count(handle_.get()) < 2) {
     return make_error(ErrorKind::kUnsupported, "{} is no archive of a known format", label_);
   }
   const char* name = archive_entry_pathname_utf8(entry);
   if (name == nullptr) name = archive_entry_pathname(entry);
-  if (!single && name != nullptr) member.name = name;
-  member.is_file = single || archive_entry_filetype(entry) == AE_IFREG;
+  if (!member.is_single && name != nullptr) member.name = name;
+  member.is_file = member.is_single || archive_entry_filetype(entry) == AE_IFREG;
   member.is_folder = archive_entry_filetype(entry) == AE_IFDIR;
   if (archive_entry_size_is_set(entry) != 0) {
     member.bytes = static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)));

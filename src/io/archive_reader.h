@@ -22,7 +22,8 @@ struct archive;
 namespace rhapsode {
 
 struct ArchiveMember {
-  std::string name;                   // as stored, any bytes; empty: a single compressed file
+  std::string name;                   // as stored, any bytes; empty where the archive gives none
+  bool is_single = false;             // no archive but one compressed file, which has no name in it
   bool is_file = false;               // a regular file
   bool is_folder = false;             // neither: a link or a device
   std::optional<uint64_t> bytes;      // if the archive says so
@@ -53,6 +54,7 @@ class ArchiveReader {
 
   std::unique_ptr<::archive, Free> handle_;
   std::string label_;
+  std::shared_ptr<void> utf8_locale_;
   uint64_t read_bytes_ = 0;
   uint64_t ahead_bytes_ = 0;  // of the current member, as far as it says
 };

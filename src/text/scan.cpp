@@ -174,10 +174,11 @@ void SourceReading::read_members(const std::string& name, ArchiveReader& archive
     if (count == kMostMembers) return skip(name, fmt::format("its members after the first {}", kMostMembers));
     const ArchiveMember& found = **member;
     std::string inner = normal_member(found.name);
-    if (found.name.empty()) {  // "notes.txt.gz" holds "notes.txt"
+    if (found.is_single) {  // "notes.txt.gz" holds "notes.txt"
       const std::string_view file = std::string_view(name).substr(name.rfind('/') + 1);
       inner = file.substr(0, file.rfind('.'));
     }
+    if (inner.empty()) inner = fmt::format("member {}", count + 1);
     const std::string full = name + '/' + shown_name(inner);
     if (!found.is_file) {
       if (!found.name.ends_with('/') && !found.is_folder) skip(full, "no regular file");
@@ -186,7 +187,7 @@ void SourceReading::read_members(const std::string& name, ArchiveReader& archive
     } else {
       read_member(full, found, archive);
     }
-    if (found.name.empty()) return;
+    if (found.is_single) return;
     if (archive.expanded_bytes() > most) {
       return skip(name, fmt::format("the rest of it: it expands to more than {} MiB", most >> 20));
     }

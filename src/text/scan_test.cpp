@@ -312,6 +312,10 @@ TEST_F(ScanTest, ArchivesAreReadByMember) {
     EXPECT_EQ(skips_[base + "empty.txt"], "holds no text");
   }
   EXPECT_FALSE(fs::exists("abs"));
+  // Names that cannot be shown: the members are read all the same.
+  pack("odd.zip", Packing::kZip, {{"..", "up"}, {"bad\xFF.txt", "bad"}});
+  ASSERT_TRUE(scan({"odd.zip"}).ok());
+  EXPECT_THAT(names_, ElementsAre("odd.zip/member 1", "odd.zip/member 2"));
 }
 
 TEST_F(ScanTest, ACompressedFileIsItsOnlyMember) {
