@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
-# demo.sh MODEL: fetches a model from the catalogue and lets it answer.
+# demo.sh MODEL: reads the project's own documentation into a memory and asks it three questions.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/steps.sh"
 cd "$RHAPSODE_ROOT"
 
 model=${1:?a name of the model catalogue}
-prompt='Write a C function that reverses a string in place, and explain it in one sentence.'
+memory=build/demo-memory
+questions=(
+  'Which library does the project use for SIMD?'
+  'How many tokens of keys does a page keep?'
+  'Which program reads PDF files?'
+)
 need_writable "$RHAPSODE_HOME"
 build/rhapsode pull "$model"
 say
-say "$ build/rhapsode generate --model $model --max-tokens 200 \"$prompt\""
-exec build/rhapsode generate --model "$model" --max-tokens 200 "$prompt"
+say "$ build/rhapsode add --memory $memory --model $model README.md docs"
+build/rhapsode add --memory "$memory" --model "$model" --sync --yes README.md docs
+for question in "${questions[@]}"; do
+  say
+  say "$ build/rhapsode ask --memory $memory \"$question\""
+  build/rhapsode ask --memory "$memory" --verbose "$question"
+done

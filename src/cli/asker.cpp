@@ -102,7 +102,7 @@ void Asker::print_notes(const Answer& answer, const AskOptions& options) {
   if (answer.finish == FinishReason::kContext) {
     note(Style::kYellow, "the context is full; a larger --context leaves more room");
   }
-  if (!terminal_.shows_status()) return;
+  if (!terminal_.shows_status() && !verbose_) return;
   if (answer.abstained && options.abstain) {
     note(Style::kYellow, "nothing fit was found; --no-abstain answers all the same");
   }

@@ -98,7 +98,7 @@ const char* to_string(KvTier tier) {
 }
 
 Memory::Impl::~Impl() {
-  engine.scheduler->set_reclaimer(nullptr);
+  engine.scheduler->set_reclaimer(this, nullptr);
 }
 
 Status Memory::Impl::adopt_settings() {
@@ -202,7 +202,7 @@ Status Memory::Impl::make_parts(const std::string& instruction) {
   tier = std::make_unique<recall::KvTier>(passes, *encoder, kv_fingerprint, stored_kv);
   // At most half of the engine's pages: the rest is for what requests compute themselves.
   tier->set_cap(engine.pool->stats().cap_bytes / 2);
-  engine.scheduler->set_reclaimer([this](int blocks) { return tier->reclaim(blocks); });
+  engine.scheduler->set_reclaimer(this, [this](int blocks) { return tier->reclaim(blocks); });
   return {};
 }
 

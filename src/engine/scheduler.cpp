@@ -71,9 +71,13 @@ void Scheduler::forget_prefixes() {
   execute([&] { cache_.clear(); });
 }
 
-void Scheduler::set_reclaimer(std::function<int(int blocks)> reclaimer) {
+void Scheduler::set_reclaimer(const void* owner, std::function<int(int blocks)> reclaimer) {
   std::lock_guard lock(mutex_);
-  reclaimer_ = std::move(reclaimer);
+  if (reclaimer) {
+    reclaimers_[owner] = std::move(reclaimer);
+  } else {
+    reclaimers_.erase(owner);
+  }
 }
 
 EngineStats Scheduler::stats() const {
@@ -161,14 +165,14 @@ bool Scheduler::make_room(int blocks) {
   const int free = static_cast<int>(pool.blocks_total - pool.blocks_used);
   if (free >= blocks) return true;
   const int evicted = cache_.evict(blocks - free);
-  std::function<int(int)> reclaimer;
-  {
-    std::lock_guard lock(mutex_);
-    stats_.evictions += evicted;
-    reclaimer = reclaimer_;
+  int missing = blocks - free - evicted;
+  // Held while they run: an owner that removes its own may go away right after.
+  std::lock_guard lock(mutex_);
+  stats_.evictions += evicted;
+  for (const auto& [owner, reclaim] : reclaimers_) {
+    if (missing > 0) missing -= reclaim(missing);
   }
-  const int missing = blocks - free - evicted;
-  return missing <= 0 || (reclaimer && reclaimer(missing) >= missing);
+  return missing <= 0;
 }
 
 // A prompt is worth waiting for when a running request will soon have put more of it into the cache than is

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -50,8 +51,8 @@ class Scheduler {
   // Drops every cached prefix: text that is to be forgotten may stand in any of them.
   void forget_prefixes();
   // Asked on the worker for blocks that somebody else (a memory's tier) can do without; returns how many it
-  // freed. Null removes it.
-  void set_reclaimer(std::function<int(int blocks)> reclaimer);
+  // freed. One for each `owner`; null removes it.
+  void set_reclaimer(const void* owner, std::function<int(int blocks)> reclaimer);
   EngineStats stats() const;
 
  private:
@@ -121,7 +122,7 @@ class Scheduler {
   bool stopping_ = false;        // guarded by mutex_
   std::deque<Job*> jobs_;        // guarded by mutex_
   std::condition_variable job_done_;
-  std::function<int(int)> reclaimer_;  // guarded by mutex_
+  std::map<const void*, std::function<int(int)>> reclaimers_;  // guarded by mutex_
   std::atomic<int> job_rows_{512};
   EngineStats stats_;  // guarded by mutex_
   std::thread worker_;
