@@ -25,6 +25,8 @@ RUN_SECONDS = 120
 def commands(block):
     for line in block.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
+        # What a pipe hands on to is another program.
+        words = words[: words.index("|")] if "|" in words else words
         if words:
             yield line.strip(), words
 
