@@ -15,7 +15,7 @@ namespace rhapsode::recall {
 namespace {
 
 // Whatever changes passages: readers, cutter, headers, routing's view of the text.
-constexpr char kRecipe[] = "reader 1; cutter 1; 512/640";
+constexpr char kRecipe[] = "reader 1; cutter 2; 512/640";
 // Tokens encoded between two commits: what a kill may cost.
 constexpr size_t kBatchTokens = 2048;
 // Below this an estimate of the time would cost more than it tells.

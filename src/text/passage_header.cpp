@@ -18,6 +18,17 @@ std::string last_parts(const std::string& text, std::string_view separator, int 
   return at == std::string::npos ? text : "…" + text.substr(at);
 }
 
+// A path as it says what a text is: of one from the root, which tells of the machine and not of the text, the
+// last two parts; of one from the current folder all.
+std::string telling_path(const std::string& name) {
+  std::string path = name;
+  while (path.starts_with("../")) path.erase(0, 3);
+  if (!path.starts_with('/')) return path;
+  const size_t last = path.rfind('/');
+  const size_t before = last == 0 ? 0 : path.rfind('/', last - 1);
+  return path.substr(before + 1);
+}
+
 // "options" of "docs/options.md".
 std::string_view stem(std::string_view name) {
   const size_t slash = name.find_last_of("/\\");
@@ -114,8 +125,8 @@ std::string PassageHeaders::header_at(size_t begin, int block) {
 }
 
 std::string PassageHeaders::line_of(const std::string& path) const {
-  HeaderParts parts{tail(document_.name), field(document_.title), tail(path), field(document_.author),
-                    field(document_.date)};
+  HeaderParts parts{telling_path(tail(document_.name)), field(document_.title), tail(path),
+                    field(document_.author), field(document_.date)};
   // What stands twice says nothing: the title as first heading, or as the name of the file.
   if (!parts.title.empty() && (parts.path == parts.title || parts.path.starts_with(parts.title + " > "))) {
     parts.path.erase(0, std::min(parts.path.size(), parts.title.size() + 3));

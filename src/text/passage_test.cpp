@@ -390,6 +390,17 @@ TEST(Passages, LimitsHoldUnderARealTokenizer) {
   expect_sound(*noise, cut(*noise, {}, counter), counter);
 }
 
+TEST(Header, PathsOfTheMachineAreLeftOut) {
+  Document document;
+  document.text = "Some text.\n";
+  for (const auto& [name, header] :
+       {std::pair("/home-of/someone/notes/guide.md", "notes/guide.md"), std::pair("/guide.md", "guide.md"),
+        std::pair("../../notes/guide.md", "notes/guide.md"), std::pair("a/b/c/guide.md", "a/b/c/guide.md")}) {
+    document.name = name;
+    EXPECT_EQ(cut(document)[0].header, header);
+  }
+}
+
 // The project's own text and code: every file sound, passages well filled, headers short.
 TEST(Passages, OfTheProjectItself) {
   size_t count = 0, tokens = 0;
