@@ -19,6 +19,8 @@ install(TARGETS rhapsode ARCHIVE COMPONENT dev)
 install(DIRECTORY include/rhapsode DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
 install(FILES ${CMAKE_BINARY_DIR}/include/rhapsode/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rhapsode
         COMPONENT dev)
+# Routing files of the catalogue's models, found from the program's own place (engine/routing_file.cpp).
+install(DIRECTORY models/routing DESTINATION ${CMAKE_INSTALL_DATADIR}/rhapsode COMPONENT runtime)
 install(FILES LICENSE THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 
 # What a program that links the static library must find and link, said once: from the library's own link line.

@@ -15,7 +15,7 @@ run_step "Collecting $name" cmake --install build-portable --component runtime -
 
 private=$stage/$name/lib/rhapsode
 find "$stage/$name/bin" "$private" -type f -exec ldd {} + |
-  awk '/lib(fmt|hwy|xxhash|gomp)\.so/ && $3 ~ /^\// { print $3 }' | sort -u |
+  awk '/lib(fmt|hwy|xxhash|gomp|gumbo|utf8proc|pugixml)\.so/ && $3 ~ /^\// { print $3 }' | sort -u |
   while read -r library; do cp -L "$library" "$private/"; done
 compgen -G "$private/libggml-cpu-*.so" >/dev/null || fail "The portable build has no CPU back ends: delete .venv-portable and run make package again."
 

@@ -1,8 +1,9 @@
 """An add that is killed at random moments ends where an uninterrupted one does, and encodes nothing twice.
 
-    memory_kill_test.py PROGRAM MODEL.gguf ROUTING.rhw [FILES [KILLS]]
+    memory_kill_test.py PROGRAM MODEL.gguf [FILES [KILLS]]
 
-MODEL may be a tiny random one: what the model says does not matter here.
+MODEL may be a tiny random one: what the model says does not matter here. Its routing file is made first, from the
+project's own sources, so that command is tried too. The files of RHAPSODE_HOME are a folder of the test's own.
 """
 
 import json
@@ -16,18 +17,26 @@ import time
 import unittest
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 FILES = 200
 KILLS = 10
 BATCH_TOKENS = 2048 + 640  # what is encoded between two commits, and is lost by a kill at most
 
 
 class Kill(unittest.TestCase):
-    program = model = routing = None
+    program = model = None
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.home = Path(folder.name)
+        self.routing = self.home / "model.rhw"
+        made = subprocess.run(
+            [self.program, "routing", "--model", self.model, "--chunks", "20000", "--routing-file", str(self.routing), "--json",
+             str(ROOT / "src"), str(ROOT / "docs")],
+            env=self.environment(), capture_output=True, text=True, check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertGreaterEqual(json.loads(made.stdout)["chunks"], 20000)
         self.docs = self.home / "docs"
         self.docs.mkdir()
         source = random.Random(11)
@@ -44,7 +53,7 @@ class Kill(unittest.TestCase):
         return {**kept, "RHAPSODE_HOME": str(self.home), "TERM": "dumb"}
 
     def add(self, memory):
-        return self.command("add", "--memory", str(memory), "--model", self.model, "--routing", self.routing, "--yes",
+        return self.command("add", "--memory", str(memory), "--model", self.model, "--routing", str(self.routing), "--yes",
                             "--json", str(self.docs))
 
     def finish(self, memory):
@@ -53,8 +62,9 @@ class Kill(unittest.TestCase):
         return json.loads(result.stdout)
 
     def state(self, memory):
-        listed = subprocess.run(self.command("list", "--memory", str(memory), "--json"), env=self.environment(),
-                                capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            self.command("list", "--memory", str(memory), "--routing", str(self.routing), "--json"),
+            env=self.environment(), capture_output=True, text=True, check=True)
         keep = ("source", "kind", "versions", "bytes", "passages", "tokens")
         rows = [{k: row[k] for k in keep} for row in json.loads(listed.stdout)["sources"]]
         return sorted(rows, key=lambda row: row["source"])
@@ -71,7 +81,7 @@ class Kill(unittest.TestCase):
         for _ in range(KILLS):
             child = subprocess.Popen(self.add(memory), env=self.environment(), stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL, start_new_session=True)
-            time.sleep(chance.uniform(0.05, 1.2) * seconds / 3)
+            time.sleep(chance.uniform(0.1, 0.5) * seconds)
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
                 killed += 1
@@ -85,7 +95,7 @@ class Kill(unittest.TestCase):
         again = self.finish(memory)
         self.assertEqual(again["evaluated_tokens"], 0)
         self.assertEqual(again["unchanged"], FILES)
-        verified = subprocess.run(self.command("verify", "--memory", str(memory), "--json"), env=self.environment(),
+        verified = subprocess.run(self.command("verify", "--memory", str(memory), "--routing", str(self.routing), "--json"), env=self.environment(),
                                   capture_output=True, text=True, check=False)
         self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
         print(f"{killed} kills in {KILLS} runs of {seconds:.1f} s; the last run encoded {last['encoded_tokens']} of "
@@ -93,9 +103,9 @@ class Kill(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    Kill.program, Kill.model, Kill.routing = sys.argv[1:4]
+    Kill.program, Kill.model = sys.argv[1:3]
+    if len(sys.argv) > 3:
+        FILES = int(sys.argv[3])
     if len(sys.argv) > 4:
-        FILES = int(sys.argv[4])
-    if len(sys.argv) > 5:
-        KILLS = int(sys.argv[5])
+        KILLS = int(sys.argv[4])
     unittest.main(argv=sys.argv[:1])
