@@ -143,9 +143,28 @@ Status Citer::find_sufficient(const AnsweredPrompt& prompt, const CiteOptions& o
   return {};
 }
 
-Result<Citing> Citer::cite(const AnsweredPrompt& prompt, const CiteOptions& options) {
+Status Citer::run_tail(AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing) {
+  const int before = static_cast<int>(prompt.tail.size()) - std::max(1, options.tail_tokens);
+  if (before <= 0) return {};
+  Stream stream;
+  stream.context = prompt.prefix;
+  for (const ReadPassage& passage : prompt.passages) add_masked(passage, 0, 0, stream.context);
+  stream.tokens = prompt.tail.first(before);
+  stream.position = prompt.tail_position;
+  RH_TRY(const uint64_t rows, feed(runner_, std::span(&stream, 1), model::PassGoal::kEncode,
+                                   [](int, int, std::span<const float>) {}));
+  citing.probe_tokens += rows;
+  tail_pages_ = std::move(stream.pages);
+  add_references(tail_pages_, before, prompt.tail_position, prompt.prefix);
+  prompt.tail = prompt.tail.subspan(before);
+  prompt.tail_position += before;
+  return {};
+}
+
+Result<Citing> Citer::cite(AnsweredPrompt prompt, const CiteOptions& options) {
   Citing citing;
   if (prompt.answer.empty() || prompt.passages.empty() || prompt.tail.empty()) return citing;
+  RH_TRY_STATUS(run_tail(prompt, options, citing));
   std::vector<Variant> variants{{}, all_but(prompt, -1)};  // nothing and everything masked
   for (int p = 0; p < static_cast<int>(prompt.passages.size()); ++p) {
     variants.push_back({{p, 0, static_cast<int>(prompt.passages[p].tokens->tokens.size())}});

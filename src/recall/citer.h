@@ -1,13 +1,14 @@
 // The citer: which sentences an answer rests on, found by ablation.
 //
-// The tail and the answer's tokens run again over the cached KV with one passage masked out, then with one
-// sentence of it: what lowers the answer's log-likelihood most is its support (ContextCite, arXiv 2409.00729,
-// with single ablations instead of a fitted surrogate). No document token is evaluated; masked passages keep
-// their places, so nothing moves. Later tokens of a passage have seen the masked sentence: an approximation
-// whose error is measured in docs/results.md. Sentences are searched by halves: groups first, then the best
-// group's members. Where several passages say the same, none of them alone is missed: then each is tried as
-// the only one, and the one that suffices best is searched among masked others. Threads: one at a time. Cost:
-// (passages + about 10) x (tail + answer) rows, passages more for the second search.
+// The end of the tail and the answer's tokens run again over the cached KV with one passage masked out, then
+// with one sentence of it: what lowers the answer's log-likelihood most is its support (ContextCite, arXiv
+// 2409.00729, with single ablations instead of a fitted surrogate). No document token is evaluated; masked
+// passages keep their places, so nothing moves. Later tokens of a passage, and of the question, have seen the
+// masked sentence: an approximation whose effect is measured in docs/results.md. Sentences are searched by
+// halves: groups first, then the best group's members. Where several passages say the same, none of them
+// alone is missed: then each is tried as the only one, and the one that suffices best is searched among
+// masked others. Threads: one at a time. Cost: tail + (passages + about 10) x (8 + answer) rows, passages
+// more for the second search.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +55,9 @@ struct CiteOptions {
   double least_nats = 0.5;    // a passage that matters less is not cited
   double least_share = 0.15;  // of the best passage's loss
   int group = 4;              // sentences to a group in the first round
+  // Tokens at the tail's end that run again with the answer; what stands before them keeps the KV that has
+  // seen everything, once for all variants.
+  int tail_tokens = 8;
 };
 
 struct Citing {
@@ -66,7 +70,7 @@ struct Citing {
 class Citer {
  public:
   explicit Citer(PassRunner& runner) : runner_(runner) {}
-  Result<Citing> cite(const AnsweredPrompt& prompt, const CiteOptions& options = {});
+  Result<Citing> cite(AnsweredPrompt prompt, const CiteOptions& options = {});
 
  private:
   // Tokens [begin, end) of one passage's text, or the whole passage.
@@ -86,7 +90,11 @@ class Citer {
   Status find_sentence(const AnsweredPrompt& prompt, const CiteOptions& options, Support& support,
                        Citing& citing);
 
+  // Evaluates the tail but for its end, with everything visible: the context of all variants from here on.
+  Status run_tail(AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing);
+
   PassRunner& runner_;
+  std::vector<store::PagePin> tail_pages_;
 };
 
 // For each byte range of the passage's text that begins at starts[i], the tokens [first, last) of the passage
