@@ -29,6 +29,9 @@ class Memory {
   // Opens the memory at options.folder, or makes it when options.create is set. A memory made with another
   // model is refused with what re-encoding would cost, unless options.reencode is set.
   static Result<std::unique_ptr<Memory>> open(Engine& engine, const MemoryOptions& options);
+  // Opens a memory that exists without its model: list, show, text, stats and export_to work, the rest gives
+  // kInvalidArgument. Cost: milliseconds.
+  static Result<std::unique_ptr<Memory>> look(const MemoryOptions& options);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;

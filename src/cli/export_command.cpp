@@ -12,7 +12,7 @@ Result<int> run_export(Invocation& invocation) {
   Terminal& terminal = invocation.terminal;
   const fs::path file = invocation.arguments.front();
   RH_TRY(const InterruptGuard interrupts, InterruptGuard::install());
-  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kLook));
+  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kCatalog));
   std::error_code ignored;
   if (fs::exists(file, ignored)) {
     Confirmation confirmation(terminal, interrupts, invocation.settings.memory.yes);

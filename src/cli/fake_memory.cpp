@@ -271,6 +271,14 @@ Result<std::unique_ptr<Memory>> Memory::open(Engine& engine, const MemoryOptions
   return std::unique_ptr<Memory>(new Memory(std::move(impl)));
 }
 
+Result<std::unique_ptr<Memory>> Memory::look(const MemoryOptions& options) {
+  RH_TRY(const MemoryIdentity identity, identify_memory(options.folder));
+  auto impl = std::make_unique<Impl>();
+  impl->folder = options.folder;
+  impl->json = Json::parse(contents(identity.folder / kFile));
+  return std::unique_ptr<Memory>(new Memory(std::move(impl)));
+}
+
 Result<AddPlan> Memory::plan(const AddOptions& options) {
   AddReport ignored;
   RH_TRY(const auto found, impl_->scan(options, ignored));

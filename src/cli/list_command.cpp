@@ -10,7 +10,7 @@ namespace rhapsode::cli {
 Result<int> run_list_sources(Invocation& invocation) {
   Terminal& terminal = invocation.terminal;
   const SourceFilter& filter = invocation.settings.memory.filter;
-  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kLook));
+  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kCatalog));
   RH_TRY_STATUS(check_filter(*session.memory, filter));
   RH_TRY(const auto sources, session.memory->list(filter));
   if (invocation.settings.json) {

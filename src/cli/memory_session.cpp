@@ -101,14 +101,19 @@ Status check_filter(Memory& memory, const SourceFilter& filter) {
 Result<MemorySession> open_session(Invocation& invocation, const MemoryPlace& place, MemoryUse use) {
   Terminal& terminal = invocation.terminal;
   RH_TRY(const auto identity, identify(place, use));
+  MemoryOptions options = invocation.settings.memory.options;
+  options.folder = place.folder;
+  if (use == MemoryUse::kCatalog) {
+    MemorySession session{place, false, nullptr, nullptr};
+    RH_TRY(session.memory, Memory::look(options));
+    return session;
+  }
   EngineOptions engine_options = invocation.settings.engine;
   RH_TRY(engine_options.model, model_of(invocation, identity));
 
   MemorySession session{place, !identity, nullptr, nullptr};
   terminal.show_status(fmt::format("Loading {} …", printable(engine_options.model.stem().string())));
   RH_TRY(session.engine, Engine::open(engine_options));
-  MemoryOptions options = invocation.settings.memory.options;
-  options.folder = place.folder;
   options.create = use == MemoryUse::kMake;
   options.read_only = use == MemoryUse::kLook && !options.reencode;
   RH_TRY(session.memory, Memory::open(*session.engine, options));

@@ -13,15 +13,16 @@
 namespace rhapsode::cli {
 
 enum class MemoryUse : uint8_t {
-  kLook,    // any number at a time; an answer stores the KV that it had to make all the same
-  kChange,  // one at a time
-  kMake,    // the same, made where it does not exist
+  kCatalog,  // what is stored, without the model; any number at a time
+  kLook,     // any number at a time; an answer stores the KV that it had to make all the same
+  kChange,   // one at a time
+  kMake,     // the same, made where it does not exist
 };
 
 struct MemorySession {
   MemoryPlace place;
-  bool made = false;  // did not exist before
-  std::unique_ptr<Engine> engine;
+  bool made = false;               // did not exist before
+  std::unique_ptr<Engine> engine;  // null: kCatalog
   std::unique_ptr<Memory> memory;  // refers to the engine
 };
 

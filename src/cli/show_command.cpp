@@ -56,7 +56,7 @@ Result<int> print_text(Memory& memory, const std::string& source, Invocation& in
 
 Result<int> run_show(Invocation& invocation) {
   const std::string& source = invocation.arguments.front();
-  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kLook));
+  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kCatalog));
   if (invocation.settings.memory.text) return print_text(*session.memory, source, invocation);
   const auto detail = session.memory->show(source);
   if (!detail.ok()) return explain_unknown(*session.memory, source, detail.error());

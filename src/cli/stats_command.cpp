@@ -45,7 +45,7 @@ void print_stats(const MemoryStats& stats, const std::string& folder, Terminal& 
 }  // namespace
 
 Result<int> run_stats(Invocation& invocation) {
-  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kLook));
+  RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kCatalog));
   RH_TRY(const MemoryStats stats, session.memory->stats());
   const std::string folder = session.place.folder.string();
   if (invocation.settings.json) {

@@ -98,12 +98,12 @@ const char* to_string(KvTier tier) {
 }
 
 Memory::Impl::~Impl() {
-  engine.scheduler->set_reclaimer(this, nullptr);
+  if (engine) engine->scheduler->set_reclaimer(this, nullptr);
 }
 
 Status Memory::Impl::adopt_settings() {
   Fingerprint identity;
-  const EngineOptions& engine_options = engine.options;
+  const EngineOptions& engine_options = engine->options;
   const auto home = engine_options.cache_folder.empty() ? home_folder() : engine_options.cache_folder;
   RH_TRY(model_sha256, model::known_hash(engine_options.model, home));
   identity.add("model", model_sha256);
@@ -119,7 +119,7 @@ Status Memory::Impl::adopt_settings() {
   const std::string instruction =
       kept_instruction.value_or(options.instruction.empty() ? kInstruction : options.instruction);
   RH_TRY(index::Whitening found,
-         engine::find_whitening(options.whitening, model_sha256, engine.runner->architecture(), home));
+         engine::find_whitening(options.whitening, model_sha256, engine->runner->architecture(), home));
   whitening = std::make_unique<index::Whitening>(std::move(found));
   RH_TRY(const std::optional<std::string> kept_whitening, catalog->setting("whitening"));
   if (kept_whitening && *kept_whitening != whitening->id() && !adopts) {
@@ -127,7 +127,7 @@ Status Memory::Impl::adopt_settings() {
                       "the memory {} was made with another routing file ({}): give it with --routing",
                       options.folder.string(), kept_whitening->substr(0, 12));
   }
-  const kernels::KvType pool = engine.runner->kv_shape().type;
+  const kernels::KvType pool = engine->runner->kv_shape().type;
   RH_TRY(const std::optional<std::string> kept_type, catalog->setting("stored_kv"));
   const kernels::KvType asked = options.stored_kv ? engine::kv_type_of(*options.stored_kv) : pool;
   RH_TRY(stored_kv, stored_type(kept_type.value_or(to_string(asked)), pool));
@@ -147,7 +147,7 @@ Status Memory::Impl::adopt_settings() {
   RH_TRY_STATUS(catalog->set_settings(settings));
   if (adopts) RH_TRY_STATUS(encode_again());
   return catalog->set_settings({{"model_id", model_id},
-                                {"model_name", engine.runner->architecture().title},
+                                {"model_name", engine->runner->architecture().title},
                                 {"whitening", whitening->id()},
                                 {kAdoptingSetting, ""}});
 }
@@ -171,7 +171,7 @@ Result<bool> Memory::Impl::check_model() {
       ErrorKind::kInvalidArgument,
       "the memory {} was made with another model ({}); its {} tokens would have to be encoded again "
       "for {}: use that model, another memory folder, or --reencode",
-      options.folder.string(), name.value_or("unknown"), stats.tokens, engine.runner->architecture().title);
+      options.folder.string(), name.value_or("unknown"), stats.tokens, engine->runner->architecture().title);
 }
 
 Status Memory::Impl::encode_again() {
@@ -182,7 +182,7 @@ Status Memory::Impl::encode_again() {
 }
 
 Status Memory::Impl::make_parts(const std::string& instruction) {
-  const auto tokenizer = engine.runner->shared_tokenizer();
+  const auto tokenizer = engine->runner->shared_tokenizer();
   std::shared_ptr<const text::ChatTemplate> chat;
   if (tokenizer->chat_template()) {
     RH_TRY(chat, text::ChatTemplate::load(*tokenizer));
@@ -193,16 +193,16 @@ Status Memory::Impl::make_parts(const std::string& instruction) {
   kv.add("encoder", kEncoderVersion);
   kv.add("model", model_id);
   kv.add("prefix", numbers(frame->prefix()));
-  kv.add("pool", to_string(engine.runner->kv_shape().type));
+  kv.add("pool", to_string(engine->runner->kv_shape().type));
   kv.add("stored", to_string(stored_kv));
-  kv.add("numerics", numerics_class(engine.options.weights));
+  kv.add("numerics", numerics_class(engine->options.weights));
   RH_TRY(kv_fingerprint, kv.finish());
-  encoder = std::make_unique<recall::Encoder>(passes, *frame);
+  encoder = std::make_unique<recall::Encoder>(*passes, *frame);
   router = std::make_unique<recall::Router>(*encoder, *frame, *whitening);
-  tier = std::make_unique<recall::KvTier>(passes, *encoder, kv_fingerprint, stored_kv);
+  tier = std::make_unique<recall::KvTier>(*passes, *encoder, kv_fingerprint, stored_kv);
   // At most half of the engine's pages: the rest is for what requests compute themselves.
-  tier->set_cap(engine.pool->stats().cap_bytes / 2);
-  engine.scheduler->set_reclaimer(this, [this](int blocks) { return tier->reclaim(blocks); });
+  tier->set_cap(engine->pool->stats().cap_bytes / 2);
+  engine->scheduler->set_reclaimer(this, [this](int blocks) { return tier->reclaim(blocks); });
   return {};
 }
 
@@ -245,7 +245,7 @@ recall::KvUpkeep Memory::Impl::upkeep() {
 }
 
 std::unique_ptr<recall::Ingester> Memory::Impl::ingester() {
-  return std::make_unique<recall::Ingester>(*catalog, passes, *encoder, *frame, *whitening,
+  return std::make_unique<recall::Ingester>(*catalog, *passes, *encoder, *frame, *whitening,
                                             recall::IngestSetting{kv_fingerprint, stored_kv, disk_cap_bytes});
 }
 
@@ -258,9 +258,30 @@ Memory::Memory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Memory::~Memory() = default;
 
 Result<std::unique_ptr<Memory>> Memory::open(Engine& engine, const MemoryOptions& options) {
-  auto impl = std::make_unique<Impl>(*engine.impl_, options);
+  auto impl = std::make_unique<Impl>(engine.impl_.get(), options);
   RH_TRY_STATUS(impl->set_up());
   return std::unique_ptr<Memory>(new Memory(std::move(impl)));
+}
+
+Result<std::unique_ptr<Memory>> Memory::look(const MemoryOptions& options) {
+  auto impl = std::make_unique<Impl>(nullptr, options);
+  impl->options.read_only = true;
+  impl->options.create = false;
+  store::CatalogOptions catalog_options;
+  catalog_options.folder = options.folder;
+  catalog_options.read_only = true;
+  RH_TRY(impl->catalog, store::Catalog::open(catalog_options));
+  RH_TRY(const std::optional<std::string> fingerprint, impl->catalog->setting(store::kFingerprintSetting));
+  impl->kv_fingerprint = fingerprint.value_or("");
+  RH_TRY(const std::optional<std::string> cap, impl->catalog->setting(store::kKvCapSetting));
+  impl->disk_cap_bytes = cap ? std::stoull(*cap) : 0;
+  return std::unique_ptr<Memory>(new Memory(std::move(impl)));
+}
+
+Status Memory::Impl::needs_model() const {
+  if (engine) return {};
+  return make_error(ErrorKind::kInvalidArgument, "the memory {} is open without its model",
+                    options.folder.string());
 }
 
 const std::filesystem::path& Memory::folder() const {
@@ -269,6 +290,7 @@ const std::filesystem::path& Memory::folder() const {
 
 Result<AddPlan> Memory::plan(const AddOptions& options) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   RH_TRY(const AddPlan plan, impl_->ingester()->plan(options));
   impl_->planned_tokens = plan.tokens;
   return plan;
@@ -276,6 +298,7 @@ Result<AddPlan> Memory::plan(const AddOptions& options) {
 
 Result<AddReport> Memory::add(const AddOptions& options) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   if (impl_->options.read_only) {
     return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
                       impl_->options.folder.string());

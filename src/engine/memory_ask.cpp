@@ -56,7 +56,7 @@ PassageInfo Memory::Impl::info_of(const store::PassageRow& row) const {
   info.page = row.page;
   info.tokens = row.tokens;
   info.header = row.header;
-  info.tier = tier->holds(row.id) ? KvTier::kMemory : row.has_kv ? KvTier::kDisk : KvTier::kText;
+  info.tier = tier && tier->holds(row.id) ? KvTier::kMemory : row.has_kv ? KvTier::kDisk : KvTier::kText;
   return info;
 }
 
@@ -88,6 +88,7 @@ Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ra
 
 Result<std::vector<FoundPassage>> Memory::search(const std::string& question, const SearchOptions& options) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const store::Selection selection, impl_->selection(options.filter));
   recall::RouteOptions route_options;
@@ -213,7 +214,7 @@ Answer Memory::Asking::abstained() {
 
 Status Memory::Asking::place() {
   RH_TRY(reading_.tail, memory_.frame->tail(options_.question, options_.history));
-  const auto verdict = engine::choose_policy(options_.policy, memory_.engine.options, memory_.model_sha256);
+  const auto verdict = engine::choose_policy(options_.policy, memory_.engine->options, memory_.model_sha256);
   answer_.policy = verdict.policy;
   answer_.policy_reason = verdict.reason;
   if (options_.order == ReadOrder::kParallel && answer_.policy != ReadPolicy::kReuse) {
@@ -232,12 +233,12 @@ Status Memory::Asking::place() {
   reading_.tail_position = position;
   const int64_t needed = static_cast<int64_t>(start) + reading_.memory_tokens +
                          static_cast<int64_t>(reading_.tail.size()) + options_.max_tokens;
-  if (needed > memory_.engine.context_tokens) {
+  if (needed > memory_.engine->context_tokens) {
     return make_error(ErrorKind::kTooLarge,
                       "{} tokens of memory, {} of question and history and {} for the answer do not fit the "
                       "context of {}: read less with --budget, or raise --context",
                       start + reading_.memory_tokens, reading_.tail.size(), options_.max_tokens,
-                      memory_.engine.context_tokens);
+                      memory_.engine->context_tokens);
   }
   return {};
 }
@@ -267,7 +268,7 @@ std::vector<int32_t> Memory::Asking::prompt() const {
 
 // A request that reads what was chosen, the way that was chosen.
 Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request request) {
-  auto state = std::make_shared<Generation::State>(std::move(request), *memory_.engine.pool);
+  auto state = std::make_shared<Generation::State>(std::move(request), *memory_.engine->pool);
   state->submitted_ns = now_ns();
   state->use_prefix_cache = answer_.policy != ReadPolicy::kFull;
   if (answer_.policy != ReadPolicy::kReuse) return state;
@@ -296,7 +297,7 @@ Result<Response> Memory::Asking::generate() {
     return !options_.on_text || options_.on_text(text);
   };
   RH_TRY(auto state, reader(std::move(request)));
-  RH_TRY(Generation generation, memory_.engine.start(std::move(state), prompt()));
+  RH_TRY(Generation generation, memory_.engine->start(std::move(state), prompt()));
   RH_TRY(Response response, generation.wait());
   answer_.text = response.text;
   answer_.finish = response.finish;
@@ -318,7 +319,7 @@ Result<AnswerScore> Memory::Asking::score(const std::string& answer, int most_to
   RH_TRY_STATUS(place());
   RH_TRY_STATUS(load());
   AnswerScore score;
-  RH_TRY(score.tokens, memory_.passes.tokenizer().encode(answer, {}));
+  RH_TRY(score.tokens, memory_.passes->tokenizer().encode(answer, {}));
   if (score.tokens.size() > static_cast<size_t>(most_tokens)) score.tokens.resize(most_tokens);
   std::vector<int32_t> read = prompt();
   for (const int32_t token : score.tokens) {
@@ -328,7 +329,7 @@ Result<AnswerScore> Memory::Asking::score(const std::string& answer, int most_to
     request.ignore_end = true;
     RH_TRY(auto state, reader(std::move(request)));
     state->use_prefix_cache = true;  // exact, and nobody takes the time
-    RH_TRY(Generation generation, memory_.engine.start(std::move(state), read));
+    RH_TRY(Generation generation, memory_.engine->start(std::move(state), read));
     RH_TRY(Response response, generation.wait());
     if (response.tokens.empty()) {
       return make_error(ErrorKind::kCancelled, "scoring was cancelled after {} tokens", score.logits.size());
@@ -382,7 +383,7 @@ Status Memory::Asking::cite(const Response& response) {
   }
   std::vector<int32_t> answer;
   for (const GeneratedToken& token : response.tokens) {
-    if (!memory_.passes.tokenizer().is_end_of_generation(token.token)) answer.push_back(token.token);
+    if (!memory_.passes->tokenizer().is_end_of_generation(token.token)) answer.push_back(token.token);
   }
   recall::AnsweredPrompt prompt;
   RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
@@ -391,7 +392,7 @@ Status Memory::Asking::cite(const Response& response) {
   prompt.tail = reading_.tail;
   prompt.answer = answer;
   prompt.tail_position = reading_.tail_position;
-  recall::Citer citer(memory_.passes);
+  recall::Citer citer(*memory_.passes);
   RH_TRY(const recall::Citing citing, citer.cite(prompt));
   for (const recall::Support& support : citing.supports) add_citation(support);
   answer_.usage.probe_tokens += static_cast<int>(citing.probe_tokens);
@@ -401,12 +402,14 @@ Status Memory::Asking::cite(const Response& response) {
 
 Result<Answer> Memory::ask(const AskOptions& options) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   return Asking(*impl_, options).run();
 }
 
 Result<AnswerScore> Memory::score(const AskOptions& options, const std::string& answer, int most_tokens) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   return Asking(*impl_, options).score(answer, most_tokens);
 }

@@ -23,13 +23,16 @@ namespace rhapsode {
 std::string built_in_instruction();
 
 struct Memory::Impl {
-  Impl(Engine::Impl& engine_in, const MemoryOptions& options_in)
-      : engine(engine_in), options(options_in), passes(*engine_in.runner, *engine_in.scheduler) {}
+  // `engine_in` may be null: then only what needs no model works, and `passes` and the parts below it are
+  // null.
+  Impl(Engine::Impl* engine_in, const MemoryOptions& options_in) : engine(engine_in), options(options_in) {
+    if (engine) passes = std::make_unique<engine::EnginePasses>(*engine->runner, *engine->scheduler);
+  }
   ~Impl();
 
-  Engine::Impl& engine;
+  Engine::Impl* engine;
   MemoryOptions options;
-  engine::EnginePasses passes;
+  std::unique_ptr<engine::EnginePasses> passes;
   std::unique_ptr<store::Catalog> catalog;
   std::string model_sha256;
   std::string model_id;        // of weights and adapters: must be the memory's own
@@ -45,6 +48,8 @@ struct Memory::Impl {
   std::mutex mutex;             // every call of Memory holds it
 
   Status set_up();
+  // kInvalidArgument when the memory was opened without its model.
+  Status needs_model() const;
   Status adopt_settings();
   Result<bool> check_model();
   Status encode_again();

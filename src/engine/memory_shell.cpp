@@ -102,6 +102,7 @@ Result<std::vector<std::string>> Memory::Impl::names_of(const std::vector<std::s
 
 Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   if (impl_->options.read_only) {
     return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
                       impl_->options.folder.string());
@@ -113,7 +114,7 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
   // Whatever was computed over the passages goes too: pages here, and cached prefixes of requests that read
   // them.
   impl_->tier->clear();
-  impl_->engine.scheduler->forget_prefixes();
+  impl_->engine->scheduler->forget_prefixes();
   RH_TRY(store::Erased erased, impl_->catalog->erase(names));
   if (!erased.renamed.empty()) {
     // Headers of a text that others still hold carry the forgotten name: it is encoded again under another
@@ -135,9 +136,10 @@ Result<MemoryStats> Memory::stats() {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const store::CatalogStats stored, impl_->catalog->stats(impl_->kv_fingerprint));
-  const recall::KvTierStats tier = impl_->tier->stats();
+  const recall::KvTierStats tier = impl_->tier ? impl_->tier->stats() : recall::KvTierStats{};
   MemoryStats stats;
-  stats.model = impl_->engine.runner->architecture().title;
+  RH_TRY(const std::optional<std::string> model, impl_->catalog->setting("model_name"));
+  stats.model = model.value_or("");
   stats.fingerprint = impl_->kv_fingerprint;
   stats.sources = stored.sources;
   stats.versions = stored.versions;
@@ -160,6 +162,7 @@ Result<MemoryStats> Memory::stats() {
 
 Result<VerifyReport> Memory::verify(const VerifyOptions& options) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   VerifyReport report;
   RH_TRY(const store::CheckResult checked, impl_->catalog->check());
@@ -188,15 +191,15 @@ Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
     report.problems.push_back({rows.front().source, read.error().message});
     return {};
   }
-  RH_TRY(std::vector<store::PagePin> stored, passes.take_pages(recall::pages_for(count)));
+  RH_TRY(std::vector<store::PagePin> stored, passes->take_pages(recall::pages_for(count)));
   std::vector<kernels::Page*> targets;
   for (store::PagePin& page : stored) targets.push_back(page.get());
-  if (Status decoded = store::decode_kv(passes.kv_shape(), bytes, targets, count); !decoded.ok()) {
+  if (Status decoded = store::decode_kv(passes->kv_shape(), bytes, targets, count); !decoded.ok()) {
     report.problems.push_back({rows.front().source, decoded.error().message});
     return {};
   }
   RH_TRY(const std::vector<recall::Encoded> fresh, encoder->encode(std::span(&tokens, 1), false));
-  const double difference = engine::page_difference(passes.kv_shape(), stored, fresh.front().pages, count);
+  const double difference = engine::page_difference(passes->kv_shape(), stored, fresh.front().pages, count);
   report.largest_difference = std::max(report.largest_difference, difference);
   ++report.passages_encoded;
   // Batches of another shape round differently; what is far beyond that is another model's or damaged.

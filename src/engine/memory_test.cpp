@@ -332,6 +332,27 @@ TEST_F(MemoryTest, VerifyFindsAFlippedByteAndReadingHealsIt) {
   EXPECT_EQ(memory->stats()->quarantined, 1u);
 }
 
+TEST_F(MemoryTest, WhatIsStoredCanBeLookedAtWithoutTheModel) {
+  write("a.txt", paragraphs(6, "lamp"));
+  open()->add([&] {
+    AddOptions options;
+    options.paths = {(folder_ / "docs").string()};
+    return options;
+  }());
+  MemoryOptions where;
+  where.folder = folder_ / "memory";
+  auto memory = Memory::look(where);
+  ASSERT_TRUE(memory.ok()) << memory.error().message;
+  EXPECT_EQ((*memory)->list({})->size(), 1u);
+  EXPECT_EQ((*memory)->stats()->sources, 1);
+  EXPECT_GT((*memory)->stats()->kv_bytes, 0u);
+  EXPECT_EQ((*memory)->show((folder_ / "docs/a.txt").string())->passages.size(), 1u);
+  EXPECT_EQ((*memory)->search("lamp", {}).error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ((*memory)->verify({}).error().kind, ErrorKind::kInvalidArgument);
+  where.folder = folder_ / "nowhere";
+  EXPECT_FALSE(Memory::look(where).ok());
+}
+
 TEST_F(MemoryTest, ExportAndImportKeepEverything) {
   write("a.txt", paragraphs(6, "lamp"));
   auto memory = open();

@@ -1,6 +1,7 @@
 #include "recall/citer.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "text/logits.h"
 #include "text/passage.h"
@@ -84,40 +85,75 @@ Result<std::vector<double>> Citer::likelihoods(const AnsweredPrompt& prompt,
   return sums;
 }
 
-Status Citer::find_sentence(const AnsweredPrompt& prompt, const CiteOptions& options, Support& support,
-                            Citing& citing) {
-  const ReadPassage& passage = prompt.passages[support.passage];
-  std::vector<size_t> starts = text::sentence_starts(passage.text, passage.kind);
-  if (starts.empty()) starts.push_back(0);
-  const auto ranges = token_ranges(runner_.tokenizer(), *passage.tokens, passage.text, starts);
-  const auto count = static_cast<int>(starts.size());
-  const Variant others = support.alone ? all_but(prompt, support.passage) : Variant{};
-  const auto without = [&](int begin, int end) {
+// The search for one passage's sentence: which of them are still candidates, and the variants that try them.
+struct Citer::Search {
+  Support* support = nullptr;
+  std::vector<size_t> starts;
+  std::vector<std::pair<int, int>> ranges;  // tokens of each sentence
+  Variant others;                           // masked in every variant
+  int low = 0;                              // candidates: sentences [low, high)
+  int high = 0;
+
+  int count() const { return static_cast<int>(starts.size()); }
+  Variant without(int begin, int end) const {
     Variant variant = others;
-    variant.push_back({support.passage, ranges[begin].first, ranges[end - 1].second});
+    variant.push_back({support->passage, ranges[begin].first, ranges[end - 1].second});
     return variant;
-  };
-  int low = 0;
-  int high = count;
-  if (count > 2 * options.group) {
-    std::vector<Variant> groups;
-    for (int begin = 0; begin < count; begin += options.group) {
-      groups.push_back(without(begin, std::min(count, begin + options.group)));
-    }
-    RH_TRY(const std::vector<double> sums, likelihoods(prompt, groups, citing));
-    const auto worst = std::min_element(sums.begin(), sums.end());
-    low = static_cast<int>(worst - sums.begin()) * options.group;
-    high = std::min(count, low + options.group);
   }
-  std::vector<Variant> singles;
-  for (int i = low; i < high; ++i) singles.push_back(without(i, i + 1));
-  RH_TRY(const std::vector<double> sums, likelihoods(prompt, singles, citing));
-  const auto worst = std::min_element(sums.begin(), sums.end());
-  const int best = low + static_cast<int>(worst - sums.begin());
-  support.begin = starts[best];
-  support.end = best + 1 < count ? starts[best + 1] : passage.text.size();
-  const double with = support.alone ? citing.closed_nats + support.passage_nats : citing.answer_nats;
-  support.sentence_nats = with - *worst;
+};
+
+Citer::Search Citer::begin_search(const AnsweredPrompt& prompt, Support& support) const {
+  const ReadPassage& passage = prompt.passages[support.passage];
+  Search search;
+  search.support = &support;
+  search.starts = text::sentence_starts(passage.text, passage.kind);
+  if (search.starts.empty()) search.starts.push_back(0);
+  search.ranges = token_ranges(runner_.tokenizer(), *passage.tokens, passage.text, search.starts);
+  if (support.alone) search.others = all_but(prompt, support.passage);
+  search.high = search.count();
+  return search;
+}
+
+// One round for all searches together, so that it costs one pass and not one each: masks `step` sentences at
+// a time and keeps, of each search, those whose loss is greatest.
+Status Citer::narrow(const AnsweredPrompt& prompt, std::span<Search> searches, int step, Citing& citing) {
+  std::vector<Variant> variants;
+  for (const Search& search : searches) {
+    for (int begin = search.low; begin < search.high; begin += step) {
+      variants.push_back(search.without(begin, std::min(search.high, begin + step)));
+    }
+  }
+  RH_TRY(const std::vector<double> sums, likelihoods(prompt, variants, citing));
+  auto sum = sums.begin();
+  for (Search& search : searches) {
+    const int tried = (search.high - search.low + step - 1) / step;
+    const auto worst = std::min_element(sum, sum + tried);
+    search.low += static_cast<int>(worst - sum) * step;
+    search.high = std::min(search.high, search.low + step);
+    const Support& support = *search.support;
+    const double with = support.alone ? citing.closed_nats + support.passage_nats : citing.answer_nats;
+    search.support->sentence_nats = with - *worst;
+    sum += tried;
+  }
+  return {};
+}
+
+Status Citer::find_sentences(const AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing) {
+  std::vector<Search> small;
+  std::vector<Search> large;
+  for (Support& support : citing.supports) {
+    Search search = begin_search(prompt, support);
+    (search.count() > 2 * options.group ? large : small).push_back(std::move(search));
+  }
+  if (!large.empty()) RH_TRY_STATUS(narrow(prompt, large, options.group, citing));
+  std::move(large.begin(), large.end(), std::back_inserter(small));
+  if (!small.empty()) RH_TRY_STATUS(narrow(prompt, small, 1, citing));
+  for (const Search& search : small) {
+    const int best = search.low;
+    search.support->begin = search.starts[best];
+    search.support->end = best + 1 < search.count() ? search.starts[best + 1]
+                                                    : prompt.passages[search.support->passage].text.size();
+  }
   return {};
 }
 
@@ -187,7 +223,7 @@ Result<Citing> Citer::cite(AnsweredPrompt prompt, const CiteOptions& options) {
     citing.supports.resize(options.most_citations);
   }
   if (citing.supports.empty()) RH_TRY_STATUS(find_sufficient(prompt, options, citing));
-  for (Support& support : citing.supports) RH_TRY_STATUS(find_sentence(prompt, options, support, citing));
+  RH_TRY_STATUS(find_sentences(prompt, options, citing));
   // A passage none of whose sentences matters alone is cited only as the first.
   if (citing.supports.size() > 1) {
     const auto weak = [&](const Support& support) { return support.sentence_nats < least; };

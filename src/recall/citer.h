@@ -87,9 +87,11 @@ class Citer {
                                           Citing& citing);
   // The passage that serves the answer best as the only one; nothing when the memory does not matter to it.
   Status find_sufficient(const AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing);
-  Status find_sentence(const AnsweredPrompt& prompt, const CiteOptions& options, Support& support,
-                       Citing& citing);
-
+  struct Search;
+  Search begin_search(const AnsweredPrompt& prompt, Support& support) const;
+  Status narrow(const AnsweredPrompt& prompt, std::span<Search> searches, int step, Citing& citing);
+  // The sentence of every cited passage.
+  Status find_sentences(const AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing);
   // Evaluates the tail but for its end, with everything visible: the context of all variants from here on.
   Status run_tail(AnsweredPrompt& prompt, const CiteOptions& options, Citing& citing);
 
