@@ -7,9 +7,9 @@ cd "$RHAPSODE_ROOT"
 model=${1:?a name of the model catalogue}
 memory=build/demo-memory
 questions=(
-  'Which library does the project use for SIMD?'
   'How many tokens of keys does a page keep?'
-  'Which program reads PDF files?'
+  'How long does the first build of ggml and llama take?'
+  'Which command erases sources from a memory?'
 )
 need_writable "$RHAPSODE_HOME"
 build/rhapsode pull "$model"

@@ -92,7 +92,8 @@ constexpr Command kCommands[] = {
     {kRouting, "routing", "PATH...", 1, kManyArguments,
      "make the routing file of a model that is not of the catalogue, from texts",
      "rhapsode routing --model ./my-model.gguf ~/texts\n"
-     "rhapsode routing --questions questions.txt --routing-file my-model.rhw --chunks 60000 ~/texts",
+     "rhapsode routing --questions asked.txt --chunks 60000 ~/texts\n"
+     "rhapsode routing --routing-file my-model.rhw ~/texts",
      run_routing},
     {kConfig, "config", "[COMMAND]", 0, 1, "show every option's value and where it comes from",
      "rhapsode config\n"

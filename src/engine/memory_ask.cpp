@@ -140,6 +140,7 @@ class Memory::Asking {
   const AskOptions& options_;
   int64_t begin_ns_;
   int64_t first_text_ns_ = 0;
+  int made_tokens_ = 0;  // of passages whose KV was not there
   Reading reading_;
   Answer answer_;
 };
@@ -214,7 +215,9 @@ Answer Memory::Asking::abstained() {
 
 Status Memory::Asking::place() {
   RH_TRY(reading_.tail, memory_.frame->tail(options_.question, options_.history));
-  const auto verdict = engine::choose_policy(options_.policy, memory_.engine->options, memory_.model_sha256);
+  const auto verdict = engine::choose_policy(
+      options_.policy, memory_.engine->options, memory_.model_sha256,
+      reading_.memory_tokens / std::max<int>(1, static_cast<int>(reading_.passages.size())));
   answer_.policy = verdict.policy;
   answer_.policy_reason = verdict.reason;
   if (options_.order == ReadOrder::kParallel && answer_.policy != ReadPolicy::kReuse) {
@@ -252,7 +255,8 @@ Status Memory::Asking::load() {
   }
   const uint64_t before = memory_.encoder->evaluated_tokens();
   RH_TRY(reading_.pages, memory_.tier->load(*memory_.catalog, wanted, memory_.upkeep()));
-  answer_.usage.evaluated_tokens += static_cast<int>(memory_.encoder->evaluated_tokens() - before);
+  // What had to be made from text was evaluated for this answer, and is not counted as cached again.
+  made_tokens_ = static_cast<int>(memory_.encoder->evaluated_tokens() - before);
   answer_.timing.load_ms = ms_between(begin, now_ns());
   return {};
 }
@@ -302,8 +306,8 @@ Result<Response> Memory::Asking::generate() {
   answer_.text = response.text;
   answer_.finish = response.finish;
   answer_.usage.prompt_tokens = response.usage.prompt_tokens;
-  answer_.usage.cached_tokens = response.usage.cached_tokens;
-  answer_.usage.evaluated_tokens += response.usage.evaluated_tokens;
+  answer_.usage.cached_tokens = response.usage.cached_tokens - made_tokens_;
+  answer_.usage.evaluated_tokens = response.usage.evaluated_tokens + made_tokens_;
   answer_.usage.generated_tokens = response.usage.generated_tokens;
   answer_.timing.prefill_ms = response.timing.prefill_ms;
   answer_.timing.decode_tokens_per_s = response.timing.decode_tokens_per_s;

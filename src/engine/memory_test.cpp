@@ -179,7 +179,9 @@ TEST_F(MemoryTest, KvIsMadeFromTextOnFirstReadAndKeptForTheNextProcess) {
   }
   {
     auto memory = open(/*read_only=*/true);
-    ask(*memory, asking("Where is the lamp?", ReadPolicy::kReuse));
+    const Answer made = ask(*memory, asking("Where is the lamp?", ReadPolicy::kReuse));
+    EXPECT_EQ(made.usage.cached_tokens + made.usage.evaluated_tokens, made.usage.prompt_tokens);
+    EXPECT_GE(made.usage.evaluated_tokens, made.usage.memory_tokens_read);
     EXPECT_EQ(memory->stats()->kv_misses, 1u);
     EXPECT_GT(memory->stats()->kv_bytes, 0u);
   }

@@ -7,7 +7,8 @@
 
 namespace rhapsode::engine {
 
-PolicyChoice choose_policy(ReadPolicy asked, const EngineOptions& options, const std::string& model_sha256) {
+PolicyChoice choose_policy(ReadPolicy asked, const EngineOptions& options, const std::string& model_sha256,
+                           int mean_tokens) {
   if (asked != ReadPolicy::kAuto) return {asked, "asked for"};
   if (!options.adapters.empty()) {
     return {ReadPolicy::kPrefix, "reuse has not been measured with an adapter"};
@@ -21,6 +22,11 @@ PolicyChoice choose_policy(ReadPolicy asked, const EngineOptions& options, const
     const std::string numbers =
         fmt::format("KL {:.2f} and F1 {:+.3f} +-{:.3f} against full attention on {} questions", reuse.kl,
                     -reuse.f1_loss, reuse.f1_half_width, reuse.questions);
+    if (reuse.allowed && mean_tokens < reuse.least_tokens) {
+      return {ReadPolicy::kPrefix,
+              fmt::format("the passages are short ({} tokens on average; reuse is measured good from {} on)",
+                          mean_tokens, reuse.least_tokens)};
+    }
     return {reuse.allowed ? ReadPolicy::kReuse : ReadPolicy::kPrefix, "measured: " + numbers};
   }
   return {ReadPolicy::kPrefix, "reuse has not been measured with this model; --policy reuse uses it anyway"};

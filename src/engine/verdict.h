@@ -17,6 +17,8 @@ struct PolicyChoice {
   std::string reason;
 };
 
-PolicyChoice choose_policy(ReadPolicy asked, const EngineOptions& options, const std::string& model_sha256);
+// `mean_tokens`: of the passages to be read; short ones diverge more from full attention than long ones.
+PolicyChoice choose_policy(ReadPolicy asked, const EngineOptions& options, const std::string& model_sha256,
+                           int mean_tokens);
 
 }  // namespace rhapsode::engine

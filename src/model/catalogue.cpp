@@ -115,6 +115,7 @@ Result<ReuseVerdict> parse_reuse(const Json& json, const std::string& where) {
   reuse.f1_loss = fields.number("f1_loss");
   reuse.f1_half_width = fields.number("f1_half_width");
   reuse.questions = static_cast<int>(fields.count("questions"));
+  reuse.least_tokens = static_cast<int>(fields.count("least_tokens"));
   RH_TRY_STATUS(fields.status());
   return reuse;
 }

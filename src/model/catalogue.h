@@ -38,6 +38,7 @@ struct ReuseVerdict {
   double f1_loss = 0;  // full - reuse; its half-width in f1_half_width
   double f1_half_width = 0;
   int questions = 0;
+  int least_tokens = 0;  // passages shorter than this on average lose more: they are read as text
 };
 
 struct CatalogueEntry {
