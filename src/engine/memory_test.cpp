@@ -294,6 +294,21 @@ TEST_F(MemoryTest, AnEmptyMemoryAndAFilterWithoutHitAnswerWithAFlag) {
   EXPECT_TRUE(answer.passages.empty());
 }
 
+TEST_F(MemoryTest, AQuestionThatNothingFitsIsNotAnswered) {
+  write("a.txt", paragraphs(6, "lamp"));
+  auto memory = open();
+  add(*memory);
+  AskOptions options = asking("What is music?", ReadPolicy::kReuse);
+  options.cite = true;
+  const Answer answer = ask(*memory, options);
+  EXPECT_TRUE(answer.abstained);
+  EXPECT_TRUE(answer.citations.empty());
+  EXPECT_EQ(answer.usage.generated_tokens, 0);
+  EXPECT_FALSE(answer.passages.empty()) << "what was looked at, with its scores";
+  options.abstain = false;
+  EXPECT_FALSE(ask(*memory, options).abstained);
+}
+
 TEST_F(MemoryTest, AFollowUpQuestionReusesTheConversationBeforeIt) {
   write("a.txt", paragraphs(6, "lamp"));
   auto memory = open();
