@@ -1,6 +1,7 @@
 #include "rhapsode/memory.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/iso_time.h"
 #include "base/sha256.h"
@@ -51,6 +52,13 @@ const char* numerics_class(WeightFormat format) {
       return "mixed";
   }
   return "shipped";
+}
+
+// A setting's number; 0 for one that is absent or damaged, as the catalog itself reads it.
+uint64_t bytes_of(const std::optional<std::string>& setting) {
+  uint64_t bytes = 0;
+  if (setting) std::from_chars(setting->data(), setting->data() + setting->size(), bytes);
+  return bytes;
 }
 
 Result<kernels::KvType> stored_type(std::string_view name, kernels::KvType pool) {
@@ -132,7 +140,7 @@ Status Memory::Impl::adopt_settings() {
   const kernels::KvType asked = options.stored_kv ? engine::kv_type_of(*options.stored_kv) : pool;
   RH_TRY(stored_kv, stored_type(kept_type.value_or(to_string(asked)), pool));
   RH_TRY(const std::optional<std::string> kept_cap, catalog->setting(store::kKvCapSetting));
-  disk_cap_bytes = options.disk_cap_bytes.value_or(kept_cap ? std::stoull(*kept_cap) : 0);
+  disk_cap_bytes = options.disk_cap_bytes.value_or(bytes_of(kept_cap));
   RH_TRY_STATUS(make_parts(instruction));
 
   std::map<std::string, std::string> settings;
@@ -274,7 +282,7 @@ Result<std::unique_ptr<Memory>> Memory::look(const MemoryOptions& options) {
   RH_TRY(const std::optional<std::string> fingerprint, impl->catalog->setting(store::kFingerprintSetting));
   impl->kv_fingerprint = fingerprint.value_or("");
   RH_TRY(const std::optional<std::string> cap, impl->catalog->setting(store::kKvCapSetting));
-  impl->disk_cap_bytes = cap ? std::stoull(*cap) : 0;
+  impl->disk_cap_bytes = bytes_of(cap);
   return std::unique_ptr<Memory>(new Memory(std::move(impl)));
 }
 

@@ -294,6 +294,42 @@ TEST_F(MemoryTest, AnEmptyMemoryAndAFilterWithoutHitAnswerWithAFlag) {
   EXPECT_TRUE(answer.passages.empty());
 }
 
+TEST_F(MemoryTest, AnotherModelIsRefusedUntilTheMemoryIsEncodedAgainForIt) {
+  write("a.txt", paragraphs(6, "lamp"));
+  write("b.md", "# Boats\n\n" + paragraphs(3, "boat"));
+  {
+    auto memory = open();
+    add(*memory);
+  }
+  RH_REQUIRE_TINY_MODEL(path, "llama-f32");
+  EngineOptions other_options;
+  other_options.model = path;
+  other_options.threads = 2;
+  other_options.kv_cap_bytes = 64 << 20;
+  other_options.cache_folder = folder_ / "home";
+  auto other = Engine::open(other_options);
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  MemoryOptions options;
+  options.folder = folder_ / "memory";
+  options.whitening =
+      random_whitening(**other, folder_ / "other.rhw", (*other)->model().heads * (*other)->model().head_dim);
+  const auto refused = Memory::open(**other, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("--reencode"), std::string::npos) << refused.error().message;
+  options.reencode = true;
+  auto memory = Memory::open(**other, options);
+  ASSERT_TRUE(memory.ok()) << memory.error().message;
+  EXPECT_EQ((*memory)->list({})->size(), 2u);
+  EXPECT_FALSE((*memory)->search("lamp", {})->empty());
+  const Answer answer = ask(**memory, asking("Where is the lamp?", ReadPolicy::kReuse));
+  EXPECT_EQ(answer.usage.cached_tokens + answer.usage.evaluated_tokens, answer.usage.prompt_tokens);
+  EXPECT_EQ(add(**memory).evaluated_tokens, 0u) << "the tree is unchanged for the new model too";
+  memory->reset();
+  options.reencode = false;
+  EXPECT_TRUE(Memory::open(**other, options).ok());
+  EXPECT_FALSE(Memory::open(*engine_, this->options()).ok());
+}
+
 TEST_F(MemoryTest, AQuestionThatNothingFitsIsNotAnswered) {
   write("a.txt", paragraphs(6, "lamp"));
   auto memory = open();
