@@ -89,8 +89,7 @@ constexpr Command kCommands[] = {
      "rhapsode eval needles-books --policy full --budget 4000\n"
      "rhapsode eval compare before.jsonl after.jsonl",
      run_eval},
-    {kRouting, "routing", "PATH...", 1, kManyArguments,
-     "make the routing file of another model, from texts",
+    {kRouting, "routing", "PATH...", 1, kManyArguments, "make the routing file of another model, from texts",
      "rhapsode routing --model ./my-model.gguf ~/texts\n"
      "rhapsode routing --questions asked.txt --chunks 60000 ~/texts\n"
      "rhapsode routing --routing-file my-model.rhw ~/texts",
