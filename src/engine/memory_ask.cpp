@@ -186,12 +186,19 @@ Result<bool> Memory::Asking::choose() {
     RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
     reading_.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
   }
+  if (reading_.passages.empty() && !found.empty()) {
+    return make_error(ErrorKind::kTooLarge,
+                      "none of the {} passages found fits a budget of {} tokens: raise --budget to some 640",
+                      found.size(), options_.budget_tokens);
+  }
   // The best one last: nearest to the question.
   std::reverse(reading_.passages.begin(), reading_.passages.end());
   std::reverse(reading_.tokens.begin(), reading_.tokens.end());
   std::reverse(reading_.kinds.begin(), reading_.kinds.end());
   answer_.usage.memory_tokens_read = reading_.memory_tokens;
-  if (!options_.abstain || !options_.passages.empty()) return !reading_.passages.empty();
+  // A question within a conversation may name nothing itself ("and why?").
+  const bool judged = options_.abstain && options_.passages.empty() && options_.history.empty();
+  if (!judged) return !reading_.passages.empty();
   std::vector<std::string> texts;
   double best_latent = 0;
   for (const FoundPassage& passage : reading_.passages) {

@@ -343,6 +343,12 @@ TEST_F(MemoryTest, AQuestionThatNothingFitsIsNotAnswered) {
   EXPECT_FALSE(answer.passages.empty()) << "what was looked at, with its scores";
   options.abstain = false;
   EXPECT_FALSE(ask(*memory, options).abstained);
+  AskOptions small = asking("Where is the lamp?", ReadPolicy::kReuse);
+  small.budget_tokens = 3;
+  EXPECT_EQ(memory->ask(small).error().kind, ErrorKind::kTooLarge);
+  AskOptions follow_up = asking("Why?", ReadPolicy::kReuse);
+  follow_up.history = {{"user", "Where is the lamp?"}, {"assistant", "In the hall."}};
+  EXPECT_GT(ask(*memory, follow_up).usage.generated_tokens, 0);
 }
 
 TEST_F(MemoryTest, AFollowUpQuestionReusesTheConversationBeforeIt) {
