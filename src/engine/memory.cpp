@@ -79,6 +79,15 @@ std::string built_in_instruction() {
   return kInstruction;
 }
 
+Result<recall::PromptFrame> make_frame(const engine::ModelRunner& runner, const std::string& instruction) {
+  const auto tokenizer = runner.shared_tokenizer();
+  std::shared_ptr<const text::ChatTemplate> chat;
+  if (tokenizer->chat_template()) {
+    RH_TRY(chat, text::ChatTemplate::load(*tokenizer));
+  }
+  return recall::PromptFrame::make(tokenizer, chat, instruction);
+}
+
 const char* to_string(ReadPolicy policy) {
   switch (policy) {
     case ReadPolicy::kAuto:
@@ -190,12 +199,7 @@ Status Memory::Impl::encode_again() {
 }
 
 Status Memory::Impl::make_parts(const std::string& instruction) {
-  const auto tokenizer = engine->runner->shared_tokenizer();
-  std::shared_ptr<const text::ChatTemplate> chat;
-  if (tokenizer->chat_template()) {
-    RH_TRY(chat, text::ChatTemplate::load(*tokenizer));
-  }
-  RH_TRY(recall::PromptFrame made, recall::PromptFrame::make(tokenizer, chat, instruction));
+  RH_TRY(recall::PromptFrame made, make_frame(*engine->runner, instruction));
   frame = std::make_unique<recall::PromptFrame>(std::move(made));
   Fingerprint kv;
   kv.add("encoder", kEncoderVersion);

@@ -200,13 +200,10 @@ Result<bool> Memory::Asking::choose() {
   const bool judged = options_.abstain && options_.passages.empty() && options_.history.empty();
   if (!judged) return !reading_.passages.empty();
   std::vector<std::string> texts;
-  double best_latent = 0;
   for (const FoundPassage& passage : reading_.passages) {
     texts.push_back(passage.passage.header + "\n" + passage.text);
-    best_latent = std::max(best_latent, passage.latent);
   }
-  return !texts.empty() &&
-         !recall::is_unfit(recall::fitness_of(route.terms, texts, best_latent, route.question_weight));
+  return !texts.empty() && !recall::is_unfit(recall::coverage_of(route.terms, texts));
 }
 
 Answer Memory::Asking::abstained() {

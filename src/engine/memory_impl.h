@@ -21,6 +21,8 @@ namespace rhapsode {
 
 // The system turn of a memory that was given none.
 std::string built_in_instruction();
+// The prompt's frame by the model's chat template, if it has one.
+Result<recall::PromptFrame> make_frame(const engine::ModelRunner& runner, const std::string& instruction);
 
 struct Memory::Impl {
   // `engine_in` may be null: then only what needs no model works, and `passes` and the parts below it are

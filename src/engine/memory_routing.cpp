@@ -1,5 +1,5 @@
 // Memory::make_routing: the routing file of a model.
-#include <fstream>
+#include <algorithm>
 
 #include "base/clock.h"
 #include "base/system.h"
@@ -15,10 +15,7 @@ namespace {
 Result<std::vector<std::string>> lines_of(const std::filesystem::path& path) {
   std::vector<std::string> lines;
   if (path.empty()) return lines;
-  RH_TRY(const File file, File::open_read(path));
-  RH_TRY(const uint64_t bytes, file.size());
-  std::string text(bytes, '\0');
-  RH_TRY_STATUS(file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0));
+  RH_TRY(const std::string text, read_text_file(path));
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     if (end > begin) lines.push_back(text.substr(begin, end - begin));
@@ -33,12 +30,7 @@ Result<RoutingReport> Memory::make_routing(Engine& engine, const RoutingOptions&
   const int64_t begin = now_ns();
   Engine::Impl& parts = *engine.impl_;
   engine::EnginePasses passes(*parts.runner, *parts.scheduler);
-  const auto tokenizer = parts.runner->shared_tokenizer();
-  std::shared_ptr<const text::ChatTemplate> chat;
-  if (tokenizer->chat_template()) {
-    RH_TRY(chat, text::ChatTemplate::load(*tokenizer));
-  }
-  RH_TRY(const recall::PromptFrame frame, recall::PromptFrame::make(tokenizer, chat, built_in_instruction()));
+  RH_TRY(const recall::PromptFrame frame, make_frame(*parts.runner, built_in_instruction()));
   recall::Encoder encoder(passes, frame);
   recall::RoutingSample sample;
   sample.paths = options.paths;

@@ -18,8 +18,7 @@ bool has_digit(std::string_view term) {
 
 }  // namespace
 
-Fitness fitness_of(std::span<const std::string> terms, std::span<const std::string> texts, double best_latent,
-                   double question_weight) {
+double coverage_of(std::span<const std::string> terms, std::span<const std::string> texts) {
   std::set<std::string> present;
   for (const std::string& text : texts) {
     const std::vector<std::string> found = text::search_terms(text);
@@ -32,16 +31,13 @@ Fitness fitness_of(std::span<const std::string> terms, std::span<const std::stri
     total += weight;
     if (present.contains(term)) covered += weight;
   }
-  Fitness fitness;
-  fitness.coverage = total > 0 ? covered / total : 1.0;
-  fitness.latent = question_weight > 0 ? best_latent / question_weight : 0.0;
-  return fitness;
+  return total > 0 ? covered / total : 1.0;
 }
 
-bool is_unfit(const Fitness& fitness) {
+bool is_unfit(double coverage) {
   // Calibrated on 70 questions with an answer in the memory and 70 of another subject (docs/results.md).
   constexpr double kLeastCoverage = 0.5;
-  return fitness.coverage < kLeastCoverage;
+  return coverage < kLeastCoverage;
 }
 
 bool is_refusal(std::string_view answer) {

@@ -12,19 +12,12 @@
 
 namespace rhapsode::recall {
 
-// What speaks for the chosen passages before they are read.
-struct Fitness {
-  double coverage =
-      0;              // share of the question's terms that occur in them; numbers and rare names count double
-  double latent = 0;  // the best passage's latent score over the question's weight, in [-1, 1]
-};
-
-// `texts`: header and text of each chosen passage.
-Fitness fitness_of(std::span<const std::string> terms, std::span<const std::string> texts, double best_latent,
-                   double question_weight);
+// The share of the question's terms that occur in the chosen passages; numbers count double. 1 without terms.
+// `texts`: header and text of each passage.
+double coverage_of(std::span<const std::string> terms, std::span<const std::string> texts);
 
 // True when the passages hold nothing that the question is about.
-bool is_unfit(const Fitness& fitness);
+bool is_unfit(double coverage);
 
 // True for an answer that says that the documents do not hold it.
 bool is_refusal(std::string_view answer);

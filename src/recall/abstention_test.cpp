@@ -23,7 +23,7 @@ std::string facts() {
 bool unfit(const std::string& question, const std::string& text) {
   const std::vector<std::string> terms = text::question_terms(question);
   const std::vector<std::string> texts = {text};
-  return is_unfit(fitness_of(terms, texts, 0, 1));
+  return is_unfit(coverage_of(terms, texts));
 }
 
 TEST(Abstention, AQuestionAboutAnotherSubjectOrAnotherNumberIsUnfit) {

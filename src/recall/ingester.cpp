@@ -278,7 +278,7 @@ Status Ingester::take_source(text::SourceBytes source, Run& run) {
   return run.waiting_tokens >= kBatchTokens ? flush(run) : Status{};
 }
 
-Status Ingester::make_room(uint64_t bytes, Run& run) {
+Status Ingester::heed_cap(uint64_t bytes, Run& run) {
   if (setting_.disk_cap_bytes == 0) return {};
   RH_TRY(const store::CatalogStats stats, catalog_.stats(setting_.kv_fingerprint));
   if (stats.kv_bytes + bytes <= setting_.disk_cap_bytes) return {};
@@ -333,7 +333,7 @@ Status Ingester::flush(Run& run) {
       bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv,
                                       static_cast<int>(passage.tokens.size()));
     }
-    RH_TRY_STATUS(make_room(bytes, run));
+    RH_TRY_STATUS(heed_cap(bytes, run));
     RH_TRY(std::vector<Encoded> encoded, encoder_.encode(passages, run.report.index_only));
     RH_TRY_STATUS(store(std::span(run.waiting).subspan(first, last - first), std::move(encoded), run));
     first = last;

@@ -65,7 +65,7 @@ class Ingester {
   Status begin(Cut cut, Run& run);
   Status flush(Run& run);
   Status store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run);
-  Status make_room(uint64_t bytes, Run& run);
+  Status heed_cap(uint64_t bytes, Run& run);
   Status publish(const Content& content, Run& run);
   Status remove_vanished(Run& run);
   bool report_progress(Run& run);

@@ -92,7 +92,6 @@ Result<index::QuestionVectors> Router::question_vectors(const store::Catalog& ca
     const double idf =
         std::log(1.0 + (static_cast<double>(frequencies.passages) - count + 0.5) / (count + 0.5));
     vectors.weights.push_back(static_cast<float>(idf));
-    route.question_weight += idf;
   }
   return vectors;
 }

@@ -50,10 +50,8 @@ struct RouteOptions {
 };
 
 struct Route {
-  std::vector<Ranked> ranked;  // best first
-  // How much of the question the memory knows: for abstaining (abstention.h).
-  std::vector<std::string> terms;  // of the question
-  double question_weight = 0;      // sum of the question tokens' IDF
+  std::vector<Ranked> ranked;      // best first
+  std::vector<std::string> terms;  // of the question: for abstaining (abstention.h)
   int probe_tokens = 0;            // run through the model
 };
 

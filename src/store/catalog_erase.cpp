@@ -68,30 +68,17 @@ Status CatalogState::drop_code_extent(int64_t passage) {
 }
 
 Status CatalogState::unindex_content(int64_t content) {
-  std::map<int32_t, int64_t> frequencies;
-  int64_t count = 0;
-  {
-    RH_TRY(Statement rows,
-           database->prepare("SELECT w.passage, w.terms, w.tokens FROM passages p JOIN passage_words w ON "
-                             "w.passage = p.id WHERE p.content = ? ORDER BY p.id"));
-    rows.bind(1, content);
-    while (true) {
-      RH_TRY(const bool row, rows.step());
-      if (!row) break;
-      ++count;
-      RH_TRY(const std::string terms, unpack_terms(rows.blob(1)));
-      RH_TRY_STATUS(database->run("INSERT INTO term_index(term_index, rowid, terms) VALUES('delete', ?, ?)",
-                                  rows.integer(0), terms));
-      RH_TRY(const std::vector<int32_t> tokens, unpack_tokens(rows.blob(2)));
-      for (const int32_t token : tokens) ++frequencies[token];
-    }
-  }
-  for (const auto& [token, passages] : frequencies) {
+  RH_TRY(const ContentWords words,
+         each_passage_words(content, [&](int64_t passage, const std::string& terms) {
+           return database->run("INSERT INTO term_index(term_index, rowid, terms) VALUES('delete', ?, ?)",
+                                passage, terms);
+         }));
+  for (const auto& [token, passages] : words.frequencies) {
     RH_TRY_STATUS(database->run("UPDATE token_df SET passages = passages - ? WHERE token = ?", passages,
                                 int64_t{token}));
     RH_TRY_STATUS(database->run("DELETE FROM token_df WHERE token = ? AND passages <= 0", int64_t{token}));
   }
-  return database->run("UPDATE counters SET value = value - ? WHERE name = 'passages'", count);
+  return database->run("UPDATE counters SET value = value - ? WHERE name = 'passages'", words.passages);
 }
 
 Status CatalogState::drop_content(int64_t content, Erased& erased) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,12 @@ struct RowFilter {
   std::set<std::string, std::less<>> names;  // of sources or folders above them; empty: all
   std::vector<std::string> tags;
   std::span<const int64_t> ids;  // ascending
+};
+
+// What the passages of one content add to the counts.
+struct ContentWords {
+  int64_t passages = 0;
+  std::map<int32_t, int64_t> frequencies;  // in how many of them each token occurs
 };
 
 struct CatalogState {
@@ -67,6 +74,9 @@ struct CatalogState {
   Result<const std::vector<int64_t>*> visible_passages_now();
   Result<std::optional<std::span<const std::byte>>> sound_code(const Extent& extent);
   Status complete_content(int64_t content);
+  // Hands over the terms of each passage of a content and sums up the rest.
+  Result<ContentWords> each_passage_words(
+      int64_t content, const std::function<Status(int64_t passage, const std::string& terms)>& on_passage);
   // Drops a content that no version has and counts it in `erased`. The text's file goes with the next sweep,
   // at once by scrub().
   Status drop_content(int64_t content, Erased& erased);

@@ -271,6 +271,24 @@ Status Catalog::put_encoded(int64_t content, std::span<const EncodedPassage> pas
   return scope.commit();
 }
 
+Result<ContentWords> CatalogState::each_passage_words(
+    int64_t content, const std::function<Status(int64_t passage, const std::string& terms)>& on_passage) {
+  ContentWords words;
+  RH_TRY(Statement rows,
+         database->prepare("SELECT w.passage, w.terms, w.tokens FROM passages p JOIN passage_words w ON "
+                           "w.passage = p.id WHERE p.content = ? ORDER BY p.id"));
+  rows.bind(1, content);
+  while (true) {
+    RH_TRY(const bool row, rows.step());
+    if (!row) return words;
+    ++words.passages;
+    RH_TRY(const std::string terms, unpack_terms(rows.blob(1)));
+    RH_TRY_STATUS(on_passage(rows.integer(0), terms));
+    RH_TRY(const std::vector<int32_t> tokens, unpack_tokens(rows.blob(2)));
+    for (const int32_t token : tokens) ++words.frequencies[token];
+  }
+}
+
 Status CatalogState::complete_content(int64_t content) {
   RH_TRY(const int64_t bare,
          database->number("SELECT count(*) FROM passages p WHERE p.content = ? AND NOT EXISTS (SELECT "
@@ -280,25 +298,11 @@ Status CatalogState::complete_content(int64_t content) {
     return make_error(ErrorKind::kInvalidArgument,
                       "{} passages of content {} have no codes yet: encode them first", bare, content);
   }
-  std::map<int32_t, int64_t> frequencies;
-  int64_t count = 0;
-  {
-    RH_TRY(Statement rows,
-           database->prepare("SELECT w.passage, w.terms, w.tokens FROM passages p JOIN passage_words w ON "
-                             "w.passage = p.id WHERE p.content = ? ORDER BY p.id"));
-    rows.bind(1, content);
-    while (true) {
-      RH_TRY(const bool row, rows.step());
-      if (!row) break;
-      ++count;
-      RH_TRY(const std::string terms, unpack_terms(rows.blob(1)));
-      RH_TRY_STATUS(
-          database->run("INSERT INTO term_index(rowid, terms) VALUES(?, ?)", rows.integer(0), terms));
-      RH_TRY(const std::vector<int32_t> tokens, unpack_tokens(rows.blob(2)));
-      for (const int32_t token : tokens) ++frequencies[token];
-    }
-  }
-  for (const auto& [token, passages] : frequencies) {
+  RH_TRY(const ContentWords words,
+         each_passage_words(content, [&](int64_t passage, const std::string& terms) {
+           return database->run("INSERT INTO term_index(rowid, terms) VALUES(?, ?)", passage, terms);
+         }));
+  for (const auto& [token, passages] : words.frequencies) {
     RH_TRY_STATUS(
         database->run("INSERT INTO token_df(token, passages) VALUES(?1, ?2) ON CONFLICT(token) DO UPDATE SET "
                       "passages = passages + excluded.passages",
@@ -307,7 +311,7 @@ Status CatalogState::complete_content(int64_t content) {
   RH_TRY_STATUS(
       database->run("INSERT INTO counters(name, value) VALUES('passages', ?) ON CONFLICT(name) DO UPDATE SET "
                     "value = value + excluded.value",
-                    count));
+                    words.passages));
   return database->run("UPDATE contents SET complete = 1 WHERE id = ?", content);
 }
 

@@ -278,7 +278,6 @@ Status import_memory(const fs::path& file, const fs::path& folder) {
   TarReader tar(file);
   RH_TRY_STATUS(tar.open());
   Manifest found;
-  std::string manifest_text;
   while (true) {
     RH_TRY(const std::string name, tar.next());
     if (name.empty()) break;
@@ -288,10 +287,7 @@ Status import_memory(const fs::path& file, const fs::path& folder) {
     return make_error(ErrorKind::kCorrupt, "{} has no {}: it is cut off, or no exported memory",
                       file.string(), kManifest);
   }
-  RH_TRY(const File listed, File::open_read(target.path() / kManifest));
-  RH_TRY(const uint64_t bytes, listed.size());
-  manifest_text.resize(bytes);
-  RH_TRY_STATUS(listed.read_at(std::as_writable_bytes(std::span(manifest_text.data(), bytes)), 0));
+  RH_TRY(const std::string manifest_text, read_text_file(target.path() / kManifest));
   RH_TRY(const Manifest promised, parse_manifest(manifest_text, file));
   RH_TRY_STATUS(check(promised, found, file));
   fs::remove(target.path() / kManifest, error);

@@ -5,12 +5,12 @@
 #include "kernels/cpu/attend_kernels.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "base/kernel_choice.h"
 #include "kernels/cpu/attend.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -488,16 +488,16 @@ HWY_EXPORT(kernels_of_target);
 
 namespace {
 
-std::atomic<const AttendKernels*>& forced_kernels() {
-  static std::atomic<const AttendKernels*> forced{nullptr};
-  return forced;
+const AttendKernels* best_kernels() {
+  return HWY_DYNAMIC_DISPATCH(kernels_of_target)();
 }
+
+using Choice = KernelChoice<AttendKernels, best_kernels>;
 
 }  // namespace
 
 const AttendKernels& attend_kernels() {
-  const AttendKernels* forced = forced_kernels().load(std::memory_order_acquire);
-  return forced ? *forced : *HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+  return Choice::get();
 }
 
 std::string attend_target() {
@@ -505,20 +505,7 @@ std::string attend_target() {
 }
 
 bool force_attend_target(const std::string& name) {
-  forced_kernels().store(nullptr, std::memory_order_release);
-  if (name.empty()) return true;
-  // Highway can only be asked for the best of a set: narrow the set to one, ask, and restore it.
-  const AttendKernels* found = nullptr;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    const AttendKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
-    if (name == kernels->target) found = kernels;
-    hwy::SetSupportedTargetsForTest(0);
-  }
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  forced_kernels().store(found, std::memory_order_release);
-  return found != nullptr;
+  return Choice::force(name);
 }
 
 }  // namespace rhapsode::kernels::cpu
