@@ -8,8 +8,8 @@ model=${1:?a name of the model catalogue}
 memory=build/demo-memory
 questions=(
   'How many tokens of keys does a page keep?'
-  'How long does the first build of ggml and llama take?'
-  'Which command erases sources from a memory?'
+  'Which compression do the stored texts use?'
+  'To how many bytes are KV extents aligned?'
 )
 need_writable "$RHAPSODE_HOME"
 build/rhapsode pull "$model"
