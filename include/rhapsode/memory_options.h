@@ -14,12 +14,31 @@
 namespace rhapsode {
 
 enum class ReadPolicy : uint8_t {
-  kAuto,    // the model's verdict decides: reuse where it allows it, else full
-  kFull,    // passages evaluated as text
-  kPrefix,  // the same with the KV of equal prefixes reused, exactly
-  kReuse,   // stored KV at new positions, nothing evaluated again
+  kAuto,     // the model's verdict decides: reuse where it allows it, else full
+  kFull,     // passages evaluated as text
+  kPrefix,   // the same with the KV of equal prefixes reused, exactly
+  kReuse,    // stored KV at new positions, nothing evaluated again
+  kBlend,    // reuse, with a share of the passages' tokens evaluated again in their place
+  kReorder,  // prefix, with the passages in the order in which most of their KV is cached
 };
-const char* to_string(ReadPolicy policy);  // "auto", "full", "prefix", "reuse"
+const char* to_string(ReadPolicy policy);  // "auto", "full", "prefix", "reuse", "blend", "reorder"
+
+// Which tokens of the passages are evaluated again under kBlend.
+enum class BlendSelector : uint8_t {
+  kAttention,       // those the question attends to most, from one pass of it over the stored KV
+  kFirst,           // the first of each passage (EPIC, arXiv 2410.15332)
+  kAttentionFirst,  // half by each of the two
+  kDeviation,       // whose values differ most in an early layer (CacheBlend, arXiv 2405.16444)
+  kBoundary,        // both ends of each passage and the memory's rarest tokens
+  kRandom,          // a control
+};
+const char* to_string(BlendSelector selector);  // "attention", "first", "attention+first", "deviation", ...
+
+struct BlendOptions {
+  BlendSelector selector = BlendSelector::kAttentionFirst;
+  double share = 0.15;  // of the passages' tokens, 0 to 1
+  uint32_t seed = 0;    // of kRandom
+};
 
 enum class ReadOrder : uint8_t {
   kSequential,  // positions as if the passages stood one after another
@@ -82,6 +101,7 @@ struct AskOptions {
   int budget_tokens = 2560;      // of memory to read
   int most_passages = 5;         // 0: read nothing, answer from the question alone
   ReadPolicy policy = ReadPolicy::kAuto;
+  BlendOptions blend;  // under kBlend
   ReadOrder order = ReadOrder::kSequential;
   std::vector<int64_t> passages;  // read exactly these, in this order, instead of routing
   int max_tokens = 256;

@@ -88,16 +88,28 @@ struct AskUsage {
   int probe_tokens = 0;       // run for routing, judging and citing
   int generated_tokens = 0;
   int memory_tokens_read = 0;
+  // What reading the memory cost, in tokens through the whole model: passages' tokens evaluated for whatever
+  // reason, and choosing which ones to blend, tokens that ran through some layers counted by their share.
+  double charged_tokens = 0;
 };
 
 struct AskTiming {
   double route_ms = 0;
-  double load_ms = 0;  // KV from disk, or made from text
+  double load_ms = 0;   // KV from disk, or made from text
+  double blend_ms = 0;  // choosing the tokens to evaluate again
   double prefill_ms = 0;
   double ttft_ms = 0;  // from ask() to the first piece of text
   double cite_ms = 0;
   double total_ms = 0;
   double decode_tokens_per_s = 0;
+};
+
+// How the tokens of one passage came to be read; together they are all of it.
+struct PassageReading {
+  int exact_tokens = 0;  // KV equal to that of full attention: nothing in front of it, or evaluated as text
+  int approximate_tokens = 0;  // stored KV that has not seen the passages in front of it
+  int recomputed_tokens = 0;   // blended: evaluated again in their place
+  std::string miss;            // why its KV was not reused, or had to be made first; empty: it was there
 };
 
 struct Answer {
@@ -109,7 +121,8 @@ struct Answer {
   AskTiming timing;
   ReadPolicy policy = ReadPolicy::kFull;
   std::string policy_reason;
-  std::vector<FoundPassage> passages;  // as read: best last
+  std::vector<FoundPassage> passages;    // as read: best last
+  std::vector<PassageReading> readings;  // of each of them; empty when nothing was read
 };
 
 struct AnswerScore {

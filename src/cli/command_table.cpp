@@ -19,6 +19,8 @@ constexpr Command kCommands[] = {
      "rhapsode ask --source docs/guide --tag project \"How is the cache filled?\"\n"
      "rhapsode ask --as-of 2026-03-01 --budget 4000 --passages 8 \"Who led it?\"\n"
      "rhapsode ask --policy full --no-cite --no-abstain \"What is a page?\"\n"
+     "rhapsode ask --policy blend --blend-share 0.3 \"Which one is older?\"\n"
+     "rhapsode ask --policy blend --blend-selector attention \"Who wrote it?\"\n"
      "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
      "rhapsode ask --json --stream - < question.txt",
      run_ask},

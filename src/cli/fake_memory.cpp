@@ -103,8 +103,14 @@ std::vector<Span> pieces(const std::string& text, const std::string& mark) {
 }  // namespace
 
 const char* to_string(ReadPolicy policy) {
-  constexpr const char* kNames[] = {"auto", "full", "prefix", "reuse"};
+  constexpr const char* kNames[] = {"auto", "full", "prefix", "reuse", "blend", "reorder"};
   return kNames[static_cast<int>(policy)];
+}
+
+const char* to_string(BlendSelector selector) {
+  constexpr const char* kNames[] = {"attention", "first",    "attention+first",
+                                    "deviation", "boundary", "random"};
+  return kNames[static_cast<size_t>(selector)];
 }
 
 const char* to_string(KvTier tier) {

@@ -41,17 +41,16 @@ Json ask_usage_json(const AskUsage& usage) {
           {"evaluated_tokens", usage.evaluated_tokens},
           {"probe_tokens", usage.probe_tokens},
           {"generated_tokens", usage.generated_tokens},
-          {"memory_tokens_read", usage.memory_tokens_read}};
+          {"memory_tokens_read", usage.memory_tokens_read},
+          {"charged_tokens", rounded(usage.charged_tokens)}};
 }
 
 Json ask_timing_json(const AskTiming& timing) {
-  return {{"route_ms", rounded(timing.route_ms)},
-          {"load_ms", rounded(timing.load_ms)},
-          {"prefill_ms", rounded(timing.prefill_ms)},
-          {"ttft_ms", rounded(timing.ttft_ms)},
-          {"decode_tokens_per_s", rounded(timing.decode_tokens_per_s)},
-          {"cite_ms", rounded(timing.cite_ms)},
-          {"total_ms", rounded(timing.total_ms)}};
+  return {
+      {"route_ms", rounded(timing.route_ms)}, {"load_ms", rounded(timing.load_ms)},
+      {"blend_ms", rounded(timing.blend_ms)}, {"prefill_ms", rounded(timing.prefill_ms)},
+      {"ttft_ms", rounded(timing.ttft_ms)},   {"decode_tokens_per_s", rounded(timing.decode_tokens_per_s)},
+      {"cite_ms", rounded(timing.cite_ms)},   {"total_ms", rounded(timing.total_ms)}};
 }
 
 template <typename T, typename ToJson>
@@ -85,6 +84,23 @@ Json found_json(const FoundPassage& found) {
   return json;
 }
 
+// A passage that was read, and how; of an answer that was refused, only what was found.
+Json read_passages_json(const Answer& answer) {
+  Json list = Json::array();
+  for (size_t i = 0; i < answer.passages.size(); ++i) {
+    Json json = found_json(answer.passages[i]);
+    if (i < answer.readings.size()) {
+      const PassageReading& reading = answer.readings[i];
+      json["exact_tokens"] = reading.exact_tokens;
+      json["approximate_tokens"] = reading.approximate_tokens;
+      json["recomputed_tokens"] = reading.recomputed_tokens;
+      json["miss"] = reading.miss.empty() ? Json(nullptr) : Json(reading.miss);
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 Json answer_json(const Answer& answer, const ModelInfo& model) {
   return {{"answer", answer.text},
           {"abstained", answer.abstained},
@@ -93,7 +109,7 @@ Json answer_json(const Answer& answer, const ModelInfo& model) {
           {"timing", ask_timing_json(answer.timing)},
           {"policy", to_string(answer.policy)},
           {"policy_reason", answer.policy_reason},
-          {"passages", list_of(answer.passages, found_json)},
+          {"passages", read_passages_json(answer)},
           {"finish", to_string(answer.finish)},
           {"model", model_json(model)}};
 }

@@ -94,9 +94,16 @@ constexpr OptionSpec kOptions[] = {
      "read exactly these passages, best last, by the ids that search shows (empty: find them)",
      [](Settings& s) -> Slot { return &s.memory.read; }},
     {"policy", 0, "POLICY", OptionGroup::kReading, kReads | kEval, kAny,
-     "reuse: stored keys and values, nothing evaluated again; full: passages as text; prefix: text, with "
-     "equal beginnings reused; auto: reuse where the model is known to bear it, else text",
+     "reuse: stored keys and values, nothing evaluated again; blend: reuse with a share of the tokens "
+     "evaluated again; full: passages as text; prefix: text, with equal beginnings reused; reorder: prefix, "
+     "with passages in the order that finds most of them cached; auto: what the model is known to bear",
      [](Settings& s) -> Slot { return &s.memory.ask.policy; }},
+    {"blend-share", 0, "SHARE", OptionGroup::kReading, kReads, between(0, 1),
+     "blend: share of the passages' tokens to evaluate again",
+     [](Settings& s) -> Slot { return &s.memory.ask.blend.share; }},
+    {"blend-selector", 0, "NAME", OptionGroup::kReading, kReads, kAny,
+     "blend: which tokens: attention, first, attention+first, deviation, boundary or random",
+     [](Settings& s) -> Slot { return &s.memory.ask.blend.selector; }},
     {"order", 0, "ORDER", OptionGroup::kReading, kReads, kAny,
      "positions of passages under reuse: sequential or parallel",
      [](Settings& s) -> Slot { return &s.memory.ask.order; }},

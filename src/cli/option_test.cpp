@@ -146,7 +146,8 @@ TEST(ParseOption, Choices) {
 TEST(ParseOption, Memories) {
   EXPECT_EQ(parsed("policy", {"prefix"}).memory.ask.policy, ReadPolicy::kPrefix);
   EXPECT_EQ(parsed("order", {"parallel"}).memory.ask.order, ReadOrder::kParallel);
-  EXPECT_EQ(refusal("policy", {"blend"}), "--policy must be one of auto, full, prefix, reuse; blend given");
+  EXPECT_EQ(refusal("policy", {"mix"}),
+            "--policy must be one of auto, full, prefix, reuse, blend, reorder; mix given");
   EXPECT_EQ(parsed("cap", {"20GiB"}).memory.options.disk_cap_bytes, 20ull << 30);
   EXPECT_FALSE(Settings().memory.options.disk_cap_bytes.has_value());
   EXPECT_EQ(refusal("cap", {"much"}), "--cap must be a size such as 512MiB, 2GiB or 4096; much given");

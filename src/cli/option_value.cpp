@@ -19,10 +19,19 @@ constexpr std::array<Choice<KvStorage>, 4> kKvTypes{
     {{"f32", KvStorage::kF32}, {"f16", KvStorage::kF16}, {"bf16", KvStorage::kBF16}, {"i8", KvStorage::kI8}}};
 constexpr std::array<Choice<WeightFormat>, 3> kWeights{
     {{"shipped", WeightFormat::kShipped}, {"bf16", WeightFormat::kBF16}, {"mixed", WeightFormat::kMixed}}};
-constexpr std::array<Choice<ReadPolicy>, 4> kPolicies{{{"auto", ReadPolicy::kAuto},
+constexpr std::array<Choice<ReadPolicy>, 6> kPolicies{{{"auto", ReadPolicy::kAuto},
                                                        {"full", ReadPolicy::kFull},
                                                        {"prefix", ReadPolicy::kPrefix},
-                                                       {"reuse", ReadPolicy::kReuse}}};
+                                                       {"reuse", ReadPolicy::kReuse},
+                                                       {"blend", ReadPolicy::kBlend},
+                                                       {"reorder", ReadPolicy::kReorder}}};
+constexpr std::array<Choice<BlendSelector>, 6> kSelectors{
+    {{"attention", BlendSelector::kAttention},
+     {"first", BlendSelector::kFirst},
+     {"attention+first", BlendSelector::kAttentionFirst},
+     {"deviation", BlendSelector::kDeviation},
+     {"boundary", BlendSelector::kBoundary},
+     {"random", BlendSelector::kRandom}}};
 constexpr std::array<Choice<ReadOrder>, 2> kOrders{
     {{"sequential", ReadOrder::kSequential}, {"parallel", ReadOrder::kParallel}}};
 
@@ -34,6 +43,9 @@ constexpr auto& choices_of(WeightFormat) {
 }
 constexpr auto& choices_of(ReadPolicy) {
   return kPolicies;
+}
+constexpr auto& choices_of(BlendSelector) {
+  return kSelectors;
 }
 constexpr auto& choices_of(ReadOrder) {
   return kOrders;
@@ -107,6 +119,7 @@ class Parser {
   Status operator()(KvStorage* out) const { return choice(out); }
   Status operator()(WeightFormat* out) const { return choice(out); }
   Status operator()(ReadPolicy* out) const { return choice(out); }
+  Status operator()(BlendSelector* out) const { return choice(out); }
   Status operator()(ReadOrder* out) const { return choice(out); }
 
   // Where leaving the option out means something that no value says.
@@ -214,6 +227,7 @@ struct Printer {
   std::string operator()(const KvStorage* value) const { return choice(*value); }
   std::string operator()(const WeightFormat* value) const { return choice(*value); }
   std::string operator()(const ReadPolicy* value) const { return choice(*value); }
+  std::string operator()(const BlendSelector* value) const { return choice(*value); }
   std::string operator()(const ReadOrder* value) const { return choice(*value); }
 
   template <typename T>

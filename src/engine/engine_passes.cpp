@@ -25,6 +25,23 @@ Status EnginePasses::run(const recall::PassBatch& batch, model::PassGoal goal, c
   return ran ? status : Status(closing());
 }
 
+Result<recall::AttentionMass> EnginePasses::attention_mass(const recall::PassBatch& batch) {
+  Result<recall::AttentionMass> mass = recall::AttentionMass();
+  const auto job = [&]() -> Status {
+    RH_TRY_STATUS(runner_.evaluate({batch.tokens, &batch.plan, {}, true}, model::PassGoal::kEncode));
+    for (size_t s = 0; s < batch.plan.sequences.size(); ++s) {
+      RH_TRY(const std::span<const double> slots, runner_.backend().mass_per_token(static_cast<int>(s)));
+      mass->emplace_back(slots.begin(), slots.end());
+    }
+    return {};
+  };
+  const bool ran = scheduler_.execute([&] {
+    if (Status status = job(); !status.ok()) mass = status.error();
+  });
+  if (!ran) return closing();
+  return mass;
+}
+
 Result<std::vector<store::PagePin>> EnginePasses::take_pages(int count) {
   std::vector<store::PagePin> pages = scheduler_.take_pages(count);
   if (static_cast<int>(pages.size()) == count) return pages;

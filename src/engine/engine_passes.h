@@ -14,6 +14,7 @@ class EnginePasses final : public recall::PassRunner {
   EnginePasses(ModelRunner& runner, Scheduler& scheduler) : runner_(runner), scheduler_(scheduler) {}
 
   Status run(const recall::PassBatch& batch, model::PassGoal goal, const OnResult& on_result) override;
+  Result<recall::AttentionMass> attention_mass(const recall::PassBatch& batch) override;
   Result<std::vector<store::PagePin>> take_pages(int count) override;
   int most_rows() const override;
   const model::Architecture& architecture() const override { return runner_.architecture(); }

@@ -98,8 +98,18 @@ const char* to_string(ReadPolicy policy) {
       return "prefix";
     case ReadPolicy::kReuse:
       return "reuse";
+    case ReadPolicy::kBlend:
+      return "blend";
+    case ReadPolicy::kReorder:
+      return "reorder";
   }
   return "full";
+}
+
+const char* to_string(BlendSelector selector) {
+  constexpr const char* kNames[] = {"attention", "first",    "attention+first",
+                                    "deviation", "boundary", "random"};
+  return kNames[static_cast<size_t>(selector)];
 }
 
 const char* to_string(KvTier tier) {

@@ -54,10 +54,10 @@ Status ModelRunner::load_wide(const RunnerOptions& options) {
   return {};
 }
 
-std::array<int, 3> ModelRunner::add_recipes(const model::ModelWeights& weights) {
-  std::array<int, 3> recipes{};
-  for (model::PassGoal goal :
-       {model::PassGoal::kLogits, model::PassGoal::kStates, model::PassGoal::kEncode}) {
+std::array<int, model::kPassGoals> ModelRunner::add_recipes(const model::ModelWeights& weights) {
+  std::array<int, model::kPassGoals> recipes{};
+  for (model::PassGoal goal : {model::PassGoal::kLogits, model::PassGoal::kStates, model::PassGoal::kEncode,
+                               model::PassGoal::kEarlyKv}) {
     recipes[static_cast<size_t>(goal)] =
         backend_->add_recipe(model::forward_recipe(architecture_, weights, goal));
   }

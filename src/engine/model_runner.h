@@ -60,7 +60,7 @@ class ModelRunner {
 
  private:
   Status load_wide(const RunnerOptions& options);
-  std::array<int, 3> add_recipes(const model::ModelWeights& weights);
+  std::array<int, model::kPassGoals> add_recipes(const model::ModelWeights& weights);
   ModelRunner(model::GgufFile file, model::Architecture architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
 
@@ -70,10 +70,10 @@ class ModelRunner {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unique_ptr<kernels::Backend> backend_;
   model::ModelWeights weights_;
-  std::array<int, 3> recipes_{};                // by PassGoal
-  std::unique_ptr<model::GgufFile> wide_file_;  // null: weights_ serve every pass
+  std::array<int, model::kPassGoals> recipes_{};  // by PassGoal
+  std::unique_ptr<model::GgufFile> wide_file_;    // null: weights_ serve every pass
   model::ModelWeights wide_weights_;
-  std::array<int, 3> wide_recipes_{};
+  std::array<int, model::kPassGoals> wide_recipes_{};
 };
 
 }  // namespace rhapsode::engine

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "kernels/element.h"
@@ -11,26 +10,9 @@ namespace rhapsode::engine {
 
 using kernels::kPageTokens;
 using kernels::KvShape;
-using kernels::KvType;
+using kernels::read_element;
 
 namespace {
-
-double element(KvType type, const std::byte* data, size_t index, const float* scales, int slot) {
-  switch (type) {
-    case KvType::kF32: {
-      float value = 0;
-      std::memcpy(&value, data + index * 4, 4);
-      return value;
-    }
-    case KvType::kI8:
-      return static_cast<double>(static_cast<int8_t>(data[index])) * scales[slot];
-    default: {
-      uint16_t value = 0;
-      std::memcpy(&value, data + index * 2, 2);
-      return type == KvType::kF16 ? kernels::f16_to_f32(value) : kernels::bf16_to_f32(value);
-    }
-  }
-}
 
 struct Sums {
   double squares = 0;
@@ -59,10 +41,10 @@ double page_difference(const KvShape& shape, std::span<const store::PagePin> a,
         for (int i = 0; i < shape.head_dim; ++i) {
           const size_t key = kernels::key_index(shape.head_dim, slot, i);
           const size_t value = static_cast<size_t>(slot) * shape.head_dim + i;
-          keys.add(element(shape.type, x.k, key, x.k_scale, slot),
-                   element(shape.type, y.k, key, y.k_scale, slot));
-          values.add(element(shape.type, x.v, value, x.v_scale, slot),
-                     element(shape.type, y.v, value, y.v_scale, slot));
+          keys.add(read_element(shape.type, x.k, key, x.k_scale, slot),
+                   read_element(shape.type, y.k, key, y.k_scale, slot));
+          values.add(read_element(shape.type, x.v, value, x.v_scale, slot),
+                     read_element(shape.type, y.v, value, y.v_scale, slot));
         }
       }
       for (double relative : {keys.relative(), values.relative()}) {

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "engine/prefix_cache.h"
 #include "engine/sequence.h"
+#include "recall/blender.h"
 #include "rhapsode/engine.h"
 #include "text/sampler.h"
 #include "text/stream_decoder.h"
@@ -24,7 +25,8 @@ namespace rhapsode::engine {
 struct ContextRun {
   std::vector<store::PagePin> pages;
   int tokens = 0;
-  int32_t shift = 0;  // the position that the pages' frame 0 takes
+  int32_t shift = 0;              // the position that the pages' frame 0 takes
+  std::vector<int32_t> left_out;  // tokens, ascending, that are evaluated again: RequestState::blended
 };
 
 struct RequestState {
@@ -38,6 +40,9 @@ struct RequestState {
   // In order, from the first token on; the prefix cache then holds what comes behind them, under a key that
   // names them.
   std::vector<ContextRun> runs;
+  std::vector<recall::BlendedToken> blended;  // by position; evaluated before what stands behind the runs
+  // The last tokens of the prompt whose places the response gets the logits of (prompt_logits).
+  int scored_tokens = 0;
   bool use_prefix_cache = true;
   int64_t submitted_ns = 0;
 
@@ -48,6 +53,7 @@ struct RequestState {
   Response response;
   bool admitted_before = false;
   bool prefilled = false;
+  std::vector<std::vector<float>> prompt_logits;  // [scored_tokens][vocabulary]
   int64_t admitted_ns = 0;
   int64_t first_token_ns = 0;
 
@@ -61,7 +67,9 @@ struct RequestState {
     for (const ContextRun& run : runs) total += run.pages.size();
     return static_cast<int>(total);
   }
-  int pending() const { return static_cast<int>(tokens.size()) - sequence.tokens(); }
+  int pending() const {
+    return sequence.scattered_left() + static_cast<int>(tokens.size()) - sequence.tokens();
+  }
   bool decoding() const { return prefilled && pending() == 1; }
 
   std::atomic<bool> cancelled{false};

@@ -67,6 +67,12 @@ std::vector<store::PagePin> Scheduler::take_pages(int count) {
   return pages;
 }
 
+int Scheduler::cached_prefix(const PrefixKey& key, std::span<const int32_t> tokens) {
+  int cached = 0;
+  execute([&] { cached = cache_.peek(key, tokens); });
+  return cached;
+}
+
 void Scheduler::forget_prefixes() {
   execute([&] { cache_.clear(); });
 }
@@ -175,10 +181,15 @@ bool Scheduler::make_room(int blocks) {
   return missing <= 0;
 }
 
+// What was computed over blended passages is like nothing that another request could ask for.
+bool Scheduler::uses_prefix_cache(const RequestState& request) const {
+  return options_.prefix_cache && request.use_prefix_cache && request.blended.empty();
+}
+
 // A prompt is worth waiting for when a running request will soon have put more of it into the cache than is
 // there now.
 bool Scheduler::waits_for_prefix(const RequestState& request) const {
-  if (!options_.prefix_cache || !request.use_prefix_cache || request.request.prompt_logprobs) return false;
+  if (!uses_prefix_cache(request) || request.request.prompt_logprobs) return false;
   int shared = 0;
   if (!request.runs.empty()) return false;
   for (const Handle& other : running_) {
@@ -212,16 +223,22 @@ void Scheduler::admit() {
 bool Scheduler::try_admit(const Handle& handle) {
   RequestState& request = *handle;
   pins_changed_ = true;
-  const bool caches = options_.prefix_cache && request.use_prefix_cache;
+  const bool caches = uses_prefix_cache(request);
+  request.prompt_logits.clear();
   for (const ContextRun& run : request.runs) {
-    request.sequence.adopt_passage(run.pages, run.tokens, run.shift);
+    request.sequence.adopt_passage(run.pages, run.tokens, run.shift, run.left_out);
+  }
+  if (!request.blended.empty()) {
+    std::vector<int32_t> positions;
+    for (const recall::BlendedToken& blended : request.blended) positions.push_back(blended.position);
+    request.sequence.blend_tokens(std::move(positions));
   }
   PrefixMatch match;
   if (caches && !request.request.prompt_logprobs && !request.sequence.renumbered()) {
     // At least one token is evaluated: the next one is predicted from it.
     const int adopted = request.sequence.tokens();
-    const auto reusable =
-        std::span<const int32_t>(request.tokens).subspan(adopted, request.tokens.size() - 1 - adopted);
+    const auto reusable = std::span<const int32_t>(request.tokens)
+                              .subspan(adopted, request.tokens.size() - 1 - request.scored_tokens - adopted);
     match = cache_.lookup(request.prefix_key, reusable, request.sequence);
   }
   match.tokens = request.sequence.tokens();
@@ -235,7 +252,7 @@ bool Scheduler::try_admit(const Handle& handle) {
   request.admitted_ns = now_ns();
   Usage& usage = request.response.usage;
   usage.cached_tokens = match.tokens;
-  usage.evaluated_tokens = usage.prompt_tokens - match.tokens;
+  usage.evaluated_tokens = usage.prompt_tokens - match.tokens + static_cast<int>(request.blended.size());
   request.response.timing.queue_ms = ms_between(request.submitted_ns, request.admitted_ns);
   tracer_.span("queue", request.submitted_ns, request.admitted_ns, request.id);
   if (match.tokens + 1 < usage.prompt_tokens && caches && request.runs.empty()) {
@@ -285,20 +302,34 @@ int Scheduler::prefill_budget(bool decodes) const {
   return std::clamp(static_cast<int>(options_.pass_ms / row_ms_), 16, options_.batch_tokens);
 }
 
+// How many of the next `rows` rows, the last of them, have a result that somebody reads.
+int Scheduler::outputs_of(const RequestState& request, int rows) {
+  const bool last = rows == request.pending();
+  const int sampled = last && request.request.max_tokens > 0 ? 1 : 0;
+  if (request.prefilled) return sampled;
+  if (request.request.prompt_logprobs) return rows;
+  if (request.scored_tokens == 0) return sampled;
+  // A token's place is behind the row before it; the last row of all has no token to score.
+  const int behind = request.pending() - rows;
+  const int scored = std::clamp(request.scored_tokens + 1 - behind, 0, rows);
+  return std::max(scored, sampled);
+}
+
 void Scheduler::add_slice(const Handle& handle, int rows, Pass& pass) {
   RequestState& request = *handle;
   Slice slice{handle, rows, -1, 0};
-  const int begin = request.sequence.tokens();
-  const bool last = rows == request.pending();
-  const bool samples = last && request.request.max_tokens > 0;
-  const bool scores = request.request.prompt_logprobs && !request.prefilled;
   const int first_row = static_cast<int>(pass.tokens.size());
+  slice.outputs = outputs_of(request, rows);
   request.sequence.add_to_plan(rows, pass.plan);
-  pass.tokens.insert(pass.tokens.end(), request.tokens.begin() + begin,
-                     request.tokens.begin() + begin + rows);
-  if (scores || samples) {
+  const int scattered = std::min(rows, request.sequence.scattered_left());
+  for (int row = 0; row < scattered; ++row) {
+    const size_t index = request.blended.size() - request.sequence.scattered_left() + row;
+    pass.tokens.push_back(request.blended[index].token);
+  }
+  const auto next = request.tokens.begin() + request.sequence.tokens();
+  pass.tokens.insert(pass.tokens.end(), next, next + (rows - scattered));
+  if (slice.outputs > 0) {
     slice.first_output = static_cast<int>(pass.output_rows.size());
-    slice.outputs = scores ? rows : 1;
     for (int row = rows - slice.outputs; row < rows; ++row) pass.output_rows.push_back(first_row + row);
   }
   (request.prefilled ? pass.decodes : pass.prefills) = true;
@@ -388,6 +419,12 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
     if (Status kept = keep_prompt_logprobs(request, slice, logits); !kept.ok())
       return fail(slice.request, kept.error());
   }
+  if (request.scored_tokens > 0 && !request.prefilled) {
+    for (int row = 0; row < slice.outputs; ++row) {
+      const auto values = logits.subspan(row * vocabulary, vocabulary);
+      request.prompt_logits.emplace_back(values.begin(), values.end());
+    }
+  }
   if (request.pending() > 0) return;
   if (!request.prefilled) {
     request.prefilled = true;
@@ -418,7 +455,7 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
 }
 
 void Scheduler::cache_sequence(RequestState& request, bool whole) {
-  if (!options_.prefix_cache || !request.use_prefix_cache || request.sequence.tokens() == 0) return;
+  if (!uses_prefix_cache(request) || request.sequence.tokens() == 0) return;
   pins_changed_ = true;
   const int adopted = request.run_tokens();
   int tokens = request.sequence.tokens() - adopted;

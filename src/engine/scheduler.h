@@ -48,6 +48,8 @@ class Scheduler {
   // Rows that a job should evaluate at most, so that those who wait for their next token wait no longer than
   // pass_ms.
   int job_rows() const { return job_rows_.load(); }
+  // How many of these tokens, from the first on, the prefix cache holds.
+  int cached_prefix(const PrefixKey& key, std::span<const int32_t> tokens);
   // Drops every cached prefix: text that is to be forgotten may stand in any of them.
   void forget_prefixes();
   // Asked on the worker for blocks that somebody else (a memory's tier) can do without; returns how many it
@@ -84,6 +86,7 @@ class Scheduler {
   void drop_cancelled();
   void admit();
   bool try_admit(const Handle& request);
+  bool uses_prefix_cache(const RequestState& request) const;
   bool waits_for_prefix(const RequestState& request) const;
   bool make_room(int blocks);
   bool reserve_or_preempt(const Handle& request, int rows);
@@ -91,6 +94,7 @@ class Scheduler {
   void roll_if_full(RequestState& request);
 
   Pass build_pass();
+  static int outputs_of(const RequestState& request, int rows);
   void add_slice(const Handle& request, int rows, Pass& pass);
   int prefill_budget(bool decodes) const;
   void run_pass(Pass pass);

@@ -5,15 +5,8 @@
 
 namespace rhapsode::engine {
 
+using kernels::first_slots;
 using kernels::kPageTokens;
-
-namespace {
-
-uint64_t first_slots(int count) {
-  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
-}
-
-}  // namespace
 
 int Sequence::used() const {
   int count = pages();
@@ -26,13 +19,35 @@ int Sequence::open_entry() const {
   return last >= 0 && entries_[last].room() > 0 ? last : -1;
 }
 
-int Sequence::blocks_needed(int rows) const {
+Sequence::Room Sequence::room() const {
+  Room room;
   const int open = open_entry();
-  const int room = open < 0 ? 0 : entries_[open].room();
-  const int reserved = pages() - used();
-  const int new_pages = (std::max(0, rows - room) + kPageTokens - 1) / kPageTokens;
+  for (int i = open < 0 ? used() : open; i < pages(); ++i) {
+    (entries_[i].scattered ? room.scattered : room.next) += entries_[i].room();
+  }
+  return room;
+}
+
+int Sequence::blocks_needed(int rows) const {
+  const Room there = room();
+  const int open = open_entry();
+  const int scattered = std::min(rows, scattered_left());
+  const auto pages_of = [](int count) { return (std::max(0, count) + kPageTokens - 1) / kPageTokens; };
   const bool copies_tail = rows > 0 && open >= 0 && !entries_[open].pin.exclusive();
-  return std::max(0, new_pages - reserved) + (copies_tail ? 1 : 0);
+  // Scattered rows are few and known: their pages are reserved at once.
+  const int scattered_pages = scattered > 0 ? pages_of(scattered_left() - there.scattered) : 0;
+  return scattered_pages + pages_of(rows - scattered - there.next) + (copies_tail ? 1 : 0);
+}
+
+bool Sequence::add_page(Entry entry, std::span<const int32_t> scattered, int32_t first_position) {
+  entry.pin = pool_->allocate();
+  if (!entry.pin) return false;
+  kernels::Page& page = *entry.pin.get();
+  for (int slot = 0; slot < kPageTokens; ++slot) page.positions[slot] = first_position + slot;
+  std::copy(scattered.begin(), scattered.end(), page.positions.begin());
+  page.consecutive = scattered.empty();
+  entries_.push_back(std::move(entry));
+  return true;
 }
 
 bool Sequence::reserve(int rows) {
@@ -47,14 +62,20 @@ bool Sequence::reserve(int rows) {
     // A sole owner may still find slots that another sequence, gone by now, had written behind ours.
     entry.pin->count = entry.slots;
   }
-  const int room = open < 0 ? 0 : entries_[open].room();
-  const int pages_after = used() + (std::max(0, rows - room) + kPageTokens - 1) / kPageTokens;
-  while (pages() < pages_after) {
-    store::PagePin pin = pool_->allocate();
-    if (!pin) return false;
-    const int32_t first = position_ + room + (pages() - used()) * kPageTokens;
-    for (int slot = 0; slot < kPageTokens; ++slot) pin->positions[slot] = first + slot;
-    entries_.push_back({std::move(pin), 0, 0});
+  Room there = room();
+  const int scattered = std::min(rows, scattered_left());
+  while (scattered > 0 && there.scattered < scattered_left()) {
+    const auto rest = std::span<const int32_t>(scattered_).subspan(scattered_done_ + there.scattered);
+    const auto positions = rest.first(std::min<size_t>(rest.size(), kPageTokens));
+    Entry entry;
+    entry.capacity = static_cast<int32_t>(positions.size());
+    entry.scattered = true;
+    if (!add_page(std::move(entry), positions, 0)) return false;
+    there.scattered += static_cast<int>(positions.size());
+  }
+  while (there.next < rows - scattered) {
+    if (!add_page({}, {}, position_ + there.next)) return false;
+    there.next += kPageTokens;
   }
   return true;
 }
@@ -67,22 +88,23 @@ void Sequence::add_to_plan(int rows, kernels::BatchPlan& plan) const {
   const int open = open_entry();
   const int first_written = open >= 0 ? open : used();
   int left = rows;
+  int scattered = scattered_done_;
+  int32_t position = position_;
   for (int i = 0; i < pages() && (i < first_written || left > 0 || i < used()); ++i) {
     const Entry& entry = entries_[i];
     const int taken = i < first_written ? 0 : std::min(left, entry.room());
     for (int slot = entry.slots; slot < entry.slots + taken; ++slot) {
-      plan.positions.push_back(position_ + rows - left + slot - entry.slots);
+      plan.positions.push_back(entry.scattered ? scattered_[scattered++] : position++);
       plan.writes.push_back({entry.pin.get(), slot});
     }
     left -= taken;
-    sequence.references.push_back({entry.pin.get(), entry.shift, false, first_slots(entry.slots + taken)});
+    const uint64_t seen = first_slots(entry.slots + taken) & ~entry.left_out;
+    if (seen != 0) sequence.references.push_back({entry.pin.get(), entry.shift, false, seen});
   }
   plan.sequences.push_back(std::move(sequence));
 }
 
 void Sequence::commit(int rows) {
-  tokens_ += rows;
-  position_ += rows;
   int index = open_entry();
   if (index < 0) index = used();
   for (; rows > 0; ++index) {
@@ -91,6 +113,12 @@ void Sequence::commit(int rows) {
     entry.slots += taken;
     entry.pin->count = entry.slots;
     rows -= taken;
+    if (entry.scattered) {
+      scattered_done_ += taken;
+    } else {
+      tokens_ += taken;
+      position_ += taken;
+    }
   }
 }
 
@@ -100,8 +128,11 @@ Sequence Sequence::fork() const {
   other.entries_.reserve(count);
   for (int i = 0; i < count; ++i) {
     const Entry& entry = entries_[i];
-    other.entries_.push_back({entry.pin.share(), entry.shift, entry.slots, entry.capacity});
+    other.entries_.push_back(
+        {entry.pin.share(), entry.shift, entry.slots, entry.capacity, entry.left_out, entry.scattered});
   }
+  other.scattered_ = scattered_;
+  other.scattered_done_ = scattered_done_;
   other.tokens_ = tokens_;
   other.position_ = position_;
   other.renumbered_ = renumbered_;
@@ -116,7 +147,8 @@ void Sequence::adopt(store::PagePin pin, int slots) {
   position_ += slots;
 }
 
-void Sequence::adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift) {
+void Sequence::adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift,
+                             std::span<const int32_t> left_out) {
   entries_.resize(used());
   // What stood open is sealed: the passage comes behind it.
   if (!entries_.empty()) entries_.back().capacity = entries_.back().slots;
@@ -126,16 +158,35 @@ void Sequence::adopt_passage(std::span<const store::PagePin> pages, int tokens, 
     entries_.push_back({pin.share(), shift, slots, slots});
     left -= slots;
   }
+  const size_t first = entries_.size() - pages.size();
+  for (const int32_t token : left_out) {
+    entries_[first + token / kPageTokens].left_out |= 1ull << (token % kPageTokens);
+  }
   assert(left == 0 && "the pages hold the passage");
   tokens_ += tokens;
   position_ = std::max(position_, shift + tokens);
 }
 
-void Sequence::truncate(int tokens) {
-  if (tokens >= tokens_) return;
-  tokens = std::max(tokens, 0);
+void Sequence::blend_tokens(std::vector<int32_t> positions) {
+  assert(scattered_left() == 0 && std::is_sorted(positions.begin(), positions.end()));
   entries_.resize(used());
-  position_ = tokens == 0 ? 0 : position_ - (tokens_ - tokens);
+  if (!entries_.empty()) entries_.back().capacity = entries_.back().slots;
+  scattered_ = std::move(positions);
+  scattered_done_ = 0;
+}
+
+void Sequence::truncate(int tokens) {
+  if (tokens >= tokens_ && scattered_.empty()) return;
+  if (tokens <= 0) {
+    entries_.clear();
+    scattered_.clear();
+    scattered_done_ = tokens_ = 0;
+    position_ = 0;
+    return;
+  }
+  assert(scattered_.empty() && "a blended sequence is only forgotten as a whole");
+  entries_.resize(used());
+  position_ -= tokens_ - tokens;
   for (int excess = tokens_ - tokens; excess > 0;) {
     Entry& entry = entries_.back();
     const int removed = std::min(excess, entry.slots);

@@ -6,7 +6,9 @@
 // rows into a batch, commit() counts them once the pass has run. fork() shares every page and copies nothing;
 // the first side that appends copies the last page if it is partly filled (copy-on-write). Positions: page i
 // is read at shift_i; dropping pages from the middle only lowers the shifts of those behind, so a
-// conversation of any length stays inside the trained range (design: "long lives"). Threads: one at a time.
+// conversation of any length stays inside the trained range (design: "long lives"). Blending: tokens of a
+// passage that are left out of its shared pages are evaluated again as *scattered* rows, at the positions the
+// passage gives them; their fresh keys fill private pages (blend_tokens). Threads: one at a time.
 // Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
 #pragma once
 
@@ -33,11 +35,15 @@ class Sequence {
   const store::PagePin& page(int index) const { return entries_[index].pin; }
   bool renumbered() const { return renumbered_; }
 
+  // Scattered rows still to be evaluated; they come before all others.
+  int scattered_left() const { return static_cast<int>(scattered_.size()) - scattered_done_; }
+
   // Blocks that reserve(rows) would have to take from the pool.
   int blocks_needed(int rows) const;
   // Makes room for `rows` more tokens; false when the pool has no block left (what was made stays reserved).
   bool reserve(int rows);
-  // Appends `rows` rows at the next positions to a batch. They must be reserved.
+  // Appends `rows` rows to a batch: what is left of the scattered ones, then those at the next positions.
+  // They must be reserved.
   void add_to_plan(int rows, kernels::BatchPlan& plan) const;
   void commit(int rows);
 
@@ -46,8 +52,12 @@ class Sequence {
   // hit).
   void adopt(store::PagePin pin, int slots);
   // Reads a passage of `tokens` tokens behind what is here: its frame's position 0 becomes `shift`. Later
-  // rows stand behind the furthest position so far.
-  void adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift);
+  // rows stand behind the furthest position so far. `left_out`: tokens of it that nobody sees, ascending.
+  void adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift,
+                     std::span<const int32_t> left_out = {});
+  // The next rows are scattered ones, at these positions, ascending: fresh keys for tokens that were left out
+  // of passages. tokens() counts those tokens as passages' own already.
+  void blend_tokens(std::vector<int32_t> positions);
   // Forgets the last tokens, so that `tokens` remain.
   void truncate(int tokens);
   // Drops `count` full pages starting at page `first` and closes the gap in positions. Returns the tokens
@@ -60,16 +70,27 @@ class Sequence {
     int32_t shift = 0;
     int32_t slots = 0;                        // filled slots that belong to this sequence
     int32_t capacity = kernels::kPageTokens;  // slots: a sealed page takes no more
+    uint64_t left_out = 0;                    // slots nobody sees
+    bool scattered = false;                   // a private page of scattered rows
 
     int room() const { return capacity - slots; }
+  };
+  // Rows that reserved pages can take: scattered ones, and those at the next positions.
+  struct Room {
+    int scattered = 0;
+    int next = 0;
   };
   // Entries in use; those behind them are reserved and empty.
   int used() const;
   // The entry that the next row goes to; -1 when it needs a new one.
   int open_entry() const;
+  Room room() const;
+  bool add_page(Entry entry, std::span<const int32_t> scattered, int32_t first_position);
 
   store::PagePool* pool_;
-  std::vector<Entry> entries_;  // the tail may hold reserved entries without slots
+  std::vector<Entry> entries_;      // the tail may hold reserved entries without slots
+  std::vector<int32_t> scattered_;  // positions of scattered rows
+  int scattered_done_ = 0;
   int tokens_ = 0;
   int32_t position_ = 0;
   bool renumbered_ = false;

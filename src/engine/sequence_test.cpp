@@ -47,6 +47,56 @@ TEST_F(SequenceTest, PlansArePositionedAndMaskedAndPassTheValidator) {
   EXPECT_EQ(plan.writes.back().page->positions[plan.writes.back().slot], 129);
 }
 
+TEST_F(SequenceTest, BlendedTokensAreLeftOutOfTheirPagesAndComeFirst) {
+  const Sequence stored = filled(100);
+  Sequence sequence(*pool_);
+  std::vector<store::PagePin> pages;
+  for (int i = 0; i < 2; ++i) pages.push_back(stored.page(i).share());
+  const std::vector<int32_t> left_out = {0, 63, 64, 99};
+  sequence.adopt_passage(pages, 100, 10, left_out);
+  sequence.blend_tokens({10, 73, 74, 109});
+  EXPECT_EQ(sequence.tokens(), 100);
+  EXPECT_EQ(sequence.scattered_left(), 4);
+  EXPECT_EQ(sequence.blocks_needed(10), 2);  // a private page, and one for what stands behind
+  ASSERT_TRUE(sequence.reserve(10));
+  // The first three in one pass, the last with what follows it in another.
+  for (const int rows : {3, 7}) {
+    const auto plan = plan_of(sequence, rows);
+    ASSERT_TRUE(kernels::validate(plan, tiny_shape()).ok())
+        << kernels::validate(plan, tiny_shape()).error().message;
+    EXPECT_EQ(plan.sequences[0].references[0].mask, ~0ull & ~1ull & ~(1ull << 63));
+    EXPECT_EQ(plan.sequences[0].references[1].mask, kernels::first_slots(35) & ~1ull);
+    for (int row = 0; row < rows; ++row) {
+      EXPECT_EQ(plan.writes[row].page->positions[plan.writes[row].slot], plan.positions[row]);
+    }
+    EXPECT_EQ(plan.positions.front(), rows == 3 ? 10 : 109);
+    EXPECT_EQ(plan.positions.back(), rows == 3 ? 74 : 115);
+    sequence.commit(rows);
+  }
+  EXPECT_EQ(sequence.tokens(), 106);
+  EXPECT_EQ(sequence.scattered_left(), 0);
+  sequence.truncate(0);
+  EXPECT_EQ(sequence.pages(), 0);
+  EXPECT_EQ(sequence.blocks_needed(1), 1);
+}
+
+TEST_F(SequenceTest, AForkInTheMiddleOfBlendingGoesOnAlone) {
+  Sequence sequence(*pool_);
+  std::vector<int32_t> positions(100);
+  for (int i = 0; i < 100; ++i) positions[i] = 2 * i;
+  sequence.blend_tokens(positions);
+  ASSERT_TRUE(sequence.reserve(70));
+  sequence.commit(70);
+  Sequence fork = sequence.fork();
+  EXPECT_EQ(fork.scattered_left(), 30);
+  ASSERT_TRUE(fork.reserve(30));
+  const auto plan = plan_of(fork, 30);
+  EXPECT_TRUE(kernels::validate(plan, tiny_shape()).ok());
+  EXPECT_EQ(plan.positions.front(), 140);
+  EXPECT_EQ(plan.positions.back(), 198);
+  EXPECT_NE(plan.writes[0].page, sequence.page(1).get());  // copied on write
+}
+
 TEST_F(SequenceTest, ForkSharesEveryPageAndCopiesTheLastOnlyOnWrite) {
   Sequence sequence = filled(100);
   const uint64_t before = blocks();

@@ -2,22 +2,88 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <tuple>
 
 namespace rhapsode::eval {
 namespace {
 
-constexpr std::array<const char*, 7> kNames{"closed", "gold", "full", "reuse", "routed", "bm25", "latent"};
+using Kind = Context::Kind;
+
+constexpr std::array<const char*, 6> kKinds{"closed", "gold", "own", "routed", "bm25", "latent"};
+constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
+                               ReadPolicy::kReuse, ReadPolicy::kBlend};
+constexpr std::array kSelectors{BlendSelector::kAttention,      BlendSelector::kFirst,
+                                BlendSelector::kAttentionFirst, BlendSelector::kDeviation,
+                                BlendSelector::kBoundary,       BlendSelector::kRandom};
+
+// The part before `separator`, which is cut off `text` with it; all of `text` when there is none.
+std::string_view take_until(std::string_view& text, char separator) {
+  const size_t at = std::min(text.find(separator), text.size());
+  const std::string_view head = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return head;
+}
+
+bool read_percent(std::string_view text, double& percent) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
+  return error == std::errc() && end == text.data() + text.size() && percent >= 0 && percent <= 100;
+}
+
+bool read_reading(std::string_view text, Context& context) {
+  const std::string_view policy = take_until(text, '=');
+  const auto found = std::find_if(kReadings.begin(), kReadings.end(),
+                                  [&](ReadPolicy p) { return policy == rhapsode::to_string(p); });
+  if (found == kReadings.end()) return false;
+  context.policy = *found;
+  if (text.empty()) return true;
+  if (context.policy != ReadPolicy::kBlend) return false;
+  const std::string_view name = take_until(text, '@');
+  const auto selector = std::find_if(kSelectors.begin(), kSelectors.end(),
+                                     [&](BlendSelector s) { return name == rhapsode::to_string(s); });
+  if (selector == kSelectors.end()) return false;
+  context.selector = *selector;
+  return text.empty() || read_percent(text, context.percent);
+}
+
+auto rank_of(const Context& context) {
+  const auto reading = std::find(kReadings.begin(), kReadings.end(), context.policy) - kReadings.begin();
+  return std::tuple(context.kind, context.policy == ReadPolicy::kAuto ? -1 : reading, context.selector,
+                    context.percent);
+}
 
 }  // namespace
 
-const char* to_string(Context context) {
-  return kNames[static_cast<size_t>(context)];
+std::string to_string(const Context& context) {
+  if (context == Context::kFull) return "full";
+  if (context == Context::kReuse) return "reuse";
+  std::string name = kKinds[static_cast<size_t>(context.kind)];
+  if (context.policy == ReadPolicy::kAuto) return name;
+  name += std::string(":") + rhapsode::to_string(context.policy);
+  if (context.policy != ReadPolicy::kBlend) return name;
+  return name + fmt::format("={}@{:g}", rhapsode::to_string(context.selector), context.percent);
 }
 
 std::optional<Context> context_named(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<Context>(found - kNames.begin());
+  Context context;
+  std::string_view rest = name;
+  const std::string_view first = take_until(rest, ':');
+  const auto kind = std::find(kKinds.begin(), kKinds.end(), first);
+  if (kind == kKinds.end()) {
+    // A reading alone is one of the question's own passages.
+    context.kind = Kind::kOwn;
+    if (!read_reading(name, context)) return std::nullopt;
+    return context;
+  }
+  context.kind = static_cast<Kind>(kind - kKinds.begin());
+  const bool reads = context.kind >= Kind::kOwn;
+  if (rest.empty()) return context.kind == Kind::kOwn ? std::nullopt : std::optional(context);
+  if (!reads || !read_reading(rest, context)) return std::nullopt;
+  return context;
+}
+
+bool runs_before(const Context& a, const Context& b) {
+  return rank_of(a) < rank_of(b);
 }
 
 Result<std::vector<Context>> parse_contexts(std::string_view names) {
@@ -27,13 +93,16 @@ Result<std::vector<Context>> parse_contexts(std::string_view names) {
     const std::string_view name = names.substr(begin, end - begin);
     const std::optional<Context> context = context_named(name);
     if (!context) {
-      return make_error(ErrorKind::kInvalidArgument, "'{}' is no context; there are {}", name,
-                        fmt::join(kNames, ", "));
+      return make_error(ErrorKind::kInvalidArgument,
+                        "'{}' is no context; there are closed, gold, full, reuse, routed, bm25, latent, and "
+                        "own, routed, bm25 or latent with how they are read: routed:prefix, "
+                        "own:blend=attention+first@15",
+                        name);
     }
     contexts.push_back(*context);
     begin = end + 1;
   }
-  std::sort(contexts.begin(), contexts.end());
+  std::sort(contexts.begin(), contexts.end(), runs_before);
   contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
   return contexts;
 }

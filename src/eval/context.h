@@ -1,34 +1,56 @@
-// The ways of putting text before a question, whose results are compared.
+// The ways of putting text before a question, whose results are compared: what is read, and how.
+//
+// Written KIND or KIND:READING. A kind is closed (nothing), gold (the evidence alone), own (the question's
+// own passages; full and reuse are short for own:full and own:reuse), or what a search finds: routed (all
+// signals), bm25 (keywords), latent (the model's own). A reading is full, prefix, reorder, reuse, or
+// blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". Plain values; threads: any.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "rhapsode/memory_options.h"
 
 namespace rhapsode::eval {
 
-enum class Context : uint8_t {
-  kClosed,  // nothing but the question
-  kGold,    // the evidence alone, as text
-  kFull,    // the question's own passages, as text
-  kReuse,   // the same passages from stored KV
-  kRouted,  // what the memory finds by all its signals, from stored KV
-  kBm25,    // what it finds by keywords
-  kLatent,  // what it finds by the model's own signal
+struct Context {
+  enum class Kind : uint8_t { kClosed, kGold, kOwn, kRouted, kBm25, kLatent };
+
+  Kind kind = Kind::kClosed;
+  // kAuto: as the evaluation's --policy says (searched kinds), or as text (closed, gold).
+  ReadPolicy policy = ReadPolicy::kAuto;
+  BlendSelector selector = BlendSelector::kAttentionFirst;  // of blend
+  double percent = 15;
+
+  bool operator==(const Context&) const = default;
+
+  static const Context kClosed, kGold, kFull, kReuse, kRouted, kBm25, kLatent;
 };
 
-const char* to_string(Context context);  // "closed", "gold", ...
+inline constexpr Context Context::kClosed{Kind::kClosed};
+inline constexpr Context Context::kGold{Kind::kGold};
+inline constexpr Context Context::kFull{Kind::kOwn, ReadPolicy::kFull};
+inline constexpr Context Context::kReuse{Kind::kOwn, ReadPolicy::kReuse};
+inline constexpr Context Context::kRouted{Kind::kRouted};
+inline constexpr Context Context::kBm25{Kind::kBm25};
+inline constexpr Context Context::kLatent{Kind::kLatent};
+
+std::string to_string(const Context& context);  // "closed", "full", "own:blend=first@5", ...
 std::optional<Context> context_named(std::string_view name);
 
 // "closed,full,reuse", in the order in which they run: full before what is compared with it.
 Result<std::vector<Context>> parse_contexts(std::string_view names);
 
+// The order in which contexts run: what reads text first, as others are compared with it.
+bool runs_before(const Context& a, const Context& b);
+
 // Found by searching the memory, hence with a ranking.
-inline bool is_searched(Context context) {
-  return context >= Context::kRouted;
+inline bool is_searched(const Context& context) {
+  return context.kind >= Context::Kind::kRouted;
 }
 
 }  // namespace rhapsode::eval

@@ -13,16 +13,14 @@ namespace {
 // Gold answers are judged over their first tokens: long ones (a list of authors) say no more, but cost more.
 constexpr int kMostScoredTokens = 12;
 
-Signal signal_of(Context context) {
-  if (context == Context::kBm25) return Signal::kKeywords;
-  return context == Context::kLatent ? Signal::kLatent : Signal::kFused;
+Signal signal_of(const Context& context) {
+  if (context.kind == Context::Kind::kBm25) return Signal::kKeywords;
+  return context.kind == Context::Kind::kLatent ? Signal::kLatent : Signal::kFused;
 }
 
-Reading reading_of(Context context, const Options& options) {
-  if (context == Context::kClosed) return Reading::kNothing;
-  if (context == Context::kGold || context == Context::kFull) return Reading::kText;
-  const bool as_text = options.policy == ReadPolicy::kFull || options.policy == ReadPolicy::kPrefix;
-  return is_searched(context) && as_text ? Reading::kText : Reading::kStored;
+ReadPolicy policy_of(const Context& context, const Options& options) {
+  if (context.policy != ReadPolicy::kAuto) return context.policy;
+  return is_searched(context) ? options.policy : ReadPolicy::kFull;
 }
 
 // Passages of one document as one hit, the best first.
@@ -50,7 +48,7 @@ Json Evaluation::settings() const {
   const SubjectInfo info = subject_.info();
   const Task& task = plan_.task();
   Json contexts = Json::array();
-  for (const Context context : plan_.contexts()) contexts.push_back(to_string(context));
+  for (const Context& context : plan_.contexts()) contexts.push_back(to_string(context));
   return {{"task", task.name},
           {"task_sha256", task.sha256},
           {"model", info.model},
@@ -60,7 +58,7 @@ Json Evaluation::settings() const {
           {"pool", options_.pool},
           {"documents", plan_.dataset().documents.size()},
           {"distractors", options_.distractors >= 0 ? options_.distractors : task.distractors},
-          {"policy", options_.policy == ReadPolicy::kFull ? "full" : "reuse"},
+          {"policy", rhapsode::to_string(options_.policy)},
           {"passages", options_.passages},
           {"budget_tokens", options_.budget_tokens},
           {"max_tokens", task.max_tokens},
@@ -77,8 +75,8 @@ Status Evaluation::run(ResultsFile& results,
   progress.total = static_cast<int>(plan_.questions().size() * plan_.contexts().size());
   for (const int number : plan_.questions()) {
     const Question& question = plan_.question(number);
-    kept_ = {&question, std::nullopt, std::nullopt};
-    for (const Context context : plan_.contexts()) {
+    kept_ = {&question, std::nullopt, {}};
+    for (const Context& context : plan_.contexts()) {
       progress.question = &question;
       progress.context = context;
       Record key;
@@ -99,8 +97,8 @@ Status Evaluation::run(ResultsFile& results,
   return {};
 }
 
-Record Evaluation::ask(const Question& question, Context context) {
-  if (kept_.question != &question) kept_ = {&question, std::nullopt, std::nullopt};
+Record Evaluation::ask(const Question& question, const Context& context) {
+  if (kept_.question != &question) kept_ = {&question, std::nullopt, {}};
   Record record;
   record.group = question.group;
   record.id = question.id;
@@ -113,7 +111,7 @@ Record Evaluation::ask(const Question& question, Context context) {
   return record;
 }
 
-Status Evaluation::measure(const Question& question, Context context, Record& record) {
+Status Evaluation::measure(const Question& question, const Context& context, Record& record) {
   if (is_searched(context)) RH_TRY_STATUS(rank(question, context, record));
   if (options_.recall_only) return {};
   RH_TRY(ReadRequest request, request_for(question, context, record));
@@ -128,17 +126,20 @@ Status Evaluation::measure(const Question& question, Context context, Record& re
   return score_fidelity(std::move(request), context, question, record);
 }
 
-Result<ReadRequest> Evaluation::request_for(const Question& question, Context context, Record& record) {
+Result<ReadRequest> Evaluation::request_for(const Question& question, const Context& context,
+                                            Record& record) {
   ReadRequest request;
   request.question = question.text;
-  request.reading = reading_of(context, options_);
+  request.closed = context.kind == Context::Kind::kClosed;
+  request.policy = policy_of(context, options_);
+  request.blend = {context.selector, context.percent / 100, options_.seed};
   request.most_passages = options_.passages;
   request.budget_tokens = options_.budget_tokens;
   request.max_tokens = plan_.task().max_tokens;
   request.cite = plan_.task().cite;
-  if (context == Context::kGold) request.places = plan_.gold_places(question);
-  if (context == Context::kFull || context == Context::kReuse) request.places = plan_.own_places(question);
-  if (context == Context::kBm25 || context == Context::kLatent) {
+  if (context.kind == Context::Kind::kGold) request.places = plan_.gold_places(question);
+  if (context.kind == Context::Kind::kOwn) request.places = plan_.own_places(question);
+  if (context.kind == Context::Kind::kBm25 || context.kind == Context::Kind::kLatent) {
     request.places.emplace();
     for (const RankedPassage& passage : record.ranked) {
       if (static_cast<int>(request.places->size()) == options_.passages) break;
@@ -152,7 +153,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, Context co
   return request;
 }
 
-Status Evaluation::rank(const Question& question, Context context, Record& record) {
+Status Evaluation::rank(const Question& question, const Context& context, Record& record) {
   const std::vector<int>& at = plan_.task().recall_at;
   const int deepest = std::max(at.back(), options_.passages);
   // Several passages may be one hit: a few more than asked for.
@@ -186,11 +187,11 @@ Status Evaluation::warm(const ReadRequest& request, const Record& record) {
   return subject_.warm(likely);
 }
 
-Status Evaluation::answer(const ReadRequest& request, Context context, const Question& question,
+Status Evaluation::answer(const ReadRequest& request, const Context& context, const Question& question,
                           Record& record) {
   // Citing reads stored KV whatever the answer was read from.
-  const bool reads_stored = request.reading == Reading::kStored || request.cite;
-  if (reads_stored && request.reading != Reading::kNothing) RH_TRY_STATUS(warm(request, record));
+  const bool reads_stored = request.reads_stored() || (request.cite && !request.closed);
+  if (reads_stored) RH_TRY_STATUS(warm(request, record));
   RH_TRY(record.reply, subject_.answer(request));
   record.answered = true;
   record.prediction = answer_of_reply(record.reply.text);
@@ -199,6 +200,9 @@ Status Evaluation::answer(const ReadRequest& request, Context context, const Que
   if (record.reply.timing.ttft_ms > 0) record.scores["ttft_ms"] = record.reply.timing.ttft_ms;
   record.scores["tokens_read"] = record.reply.usage.memory_tokens_read;
   record.scores["evaluated_tokens"] = record.reply.usage.evaluated_tokens;
+  if (record.reply.usage.memory_tokens_read > 0) {
+    record.scores["charged"] = record.reply.usage.charged_tokens / record.reply.usage.memory_tokens_read;
+  }
   if (!question.gold.empty()) record.scores["gold_read"] = share_of_gold(record.read, question);
   if (context == Context::kFull) kept_.full_ttft_ms = record.reply.timing.ttft_ms;
   return {};
@@ -244,19 +248,22 @@ void Evaluation::score_citations(const Question& question, Record& record) {
   record.scores["first_sentence_gold"] = plain && !Plan::gold_in(question, plain->span).empty() ? 1 : 0;
 }
 
-Result<ScoredAnswer> Evaluation::reference_for(const ReadRequest& request, Context context,
-                                               const Question& question) {
-  ReadRequest full = request;
-  full.reading = Reading::kText;
-  if (is_searched(context)) return subject_.score(full, question.answers.front(), kMostScoredTokens);
-  if (!kept_.full_score) {
-    full.places = plan_.own_places(question);
-    RH_TRY(kept_.full_score, subject_.score(full, question.answers.front(), kMostScoredTokens));
+// Full attention over these places, as text.
+Result<ScoredAnswer> Evaluation::full_score(const ReadRequest& request, const std::vector<Span>& places,
+                                            const Question& question) {
+  for (const auto& [known, scored] : kept_.full_scores) {
+    if (known == places) return scored;
   }
-  return *kept_.full_score;
+  ReadRequest full = request;
+  full.closed = false;
+  full.policy = ReadPolicy::kFull;
+  full.places = places;
+  RH_TRY(ScoredAnswer scored, subject_.score(full, question.answers.front(), kMostScoredTokens));
+  kept_.full_scores.emplace_back(places, scored);
+  return scored;
 }
 
-Status Evaluation::score_fidelity(ReadRequest request, Context context, const Question& question,
+Status Evaluation::score_fidelity(ReadRequest request, const Context& context, const Question& question,
                                   Record& record) {
   if (question.answers.empty()) return {};
   RH_TRY(ScoredAnswer scored, subject_.score(request, question.answers.front(), kMostScoredTokens));
@@ -265,14 +272,15 @@ Status Evaluation::score_fidelity(ReadRequest request, Context context, const Qu
   double nll = 0;
   for (size_t t = 0; t < tokens; ++t) nll -= scored.row(t)[static_cast<size_t>(scored.tokens[t])];
   record.scores["nll"] = nll / static_cast<double>(tokens);
-  if (context == Context::kFull) {
-    kept_.full_score = std::move(scored);
+  const std::optional<std::vector<Span>> compared_with =
+      is_searched(context) ? request.places : plan_.own_places(question);
+  if (!request.closed && request.policy == ReadPolicy::kFull && request.places == compared_with) {
+    kept_.full_scores.emplace_back(*request.places, std::move(scored));
     return {};
   }
   const auto& contexts = plan_.task().contexts;
-  const bool has_full = std::find(contexts.begin(), contexts.end(), Context::kFull) != contexts.end();
-  if (!has_full || (is_searched(context) && request.reading == Reading::kText)) return {};
-  RH_TRY(const ScoredAnswer full, reference_for(request, context, question));
+  if (std::find(contexts.begin(), contexts.end(), Context::kFull) == contexts.end()) return {};
+  RH_TRY(const ScoredAnswer full, full_score(request, *compared_with, question));
   if (full.tokens != scored.tokens || full.vocabulary != scored.vocabulary) {
     return make_error(ErrorKind::kInternal, "two scores of one answer differ in their tokens");
   }

@@ -40,23 +40,25 @@ class Evaluation {
   Status run(ResultsFile& results, const std::function<bool(const EvaluationProgress&)>& on_progress = {});
 
   // One question in one context.
-  Record ask(const Question& question, Context context);
+  Record ask(const Question& question, const Context& context);
 
  private:
   // What is kept while one question goes through its contexts.
   struct Kept {
     const Question* question = nullptr;
     std::optional<double> full_ttft_ms;
-    std::optional<ScoredAnswer> full_score;  // over the question's own passages
+    std::vector<std::pair<std::vector<Span>, ScoredAnswer>> full_scores;  // full attention, by what was read
   };
 
-  Status measure(const Question& question, Context context, Record& record);
-  Result<ReadRequest> request_for(const Question& question, Context context, Record& record);
-  Status rank(const Question& question, Context context, Record& record);
+  Status measure(const Question& question, const Context& context, Record& record);
+  Result<ReadRequest> request_for(const Question& question, const Context& context, Record& record);
+  Status rank(const Question& question, const Context& context, Record& record);
   Status warm(const ReadRequest& request, const Record& record);
-  Status answer(const ReadRequest& request, Context context, const Question& question, Record& record);
-  Status score_fidelity(ReadRequest request, Context context, const Question& question, Record& record);
-  Result<ScoredAnswer> reference_for(const ReadRequest& request, Context context, const Question& question);
+  Status answer(const ReadRequest& request, const Context& context, const Question& question, Record& record);
+  Status score_fidelity(ReadRequest request, const Context& context, const Question& question,
+                        Record& record);
+  Result<ScoredAnswer> full_score(const ReadRequest& request, const std::vector<Span>& places,
+                                  const Question& question);
   void score_text(const Question& question, Record& record);
   void score_cacheblend(const Question& question, Record& record);
   void score_citations(const Question& question, Record& record);

@@ -43,7 +43,7 @@ Task small_task() {
 class EvaluationTest : public test::TemporaryFolder {
  protected:
   Result<Plan> plan() { return Plan::make(task_, data_, options_); }
-  Record ask(int question, Context context) {
+  Record ask(int question, const Context& context) {
     plan_.emplace(*plan());
     evaluation_.emplace(*plan_, options_, subject_);
     return evaluation_->ask(data_.questions[static_cast<size_t>(question)], context);
@@ -82,8 +82,8 @@ TEST_F(EvaluationTest, ReuseReadsWhatFullReadsInTheSameOrder) {
   ask(1, Context::kReuse);
   ASSERT_GE(subject_.asked.size(), 2u);
   EXPECT_EQ(subject_.asked[0].places, subject_.asked[1].places);
-  EXPECT_EQ(subject_.asked[0].reading, Reading::kText);
-  EXPECT_EQ(subject_.asked[1].reading, Reading::kStored);
+  EXPECT_EQ(subject_.asked[0].policy, ReadPolicy::kFull);
+  EXPECT_EQ(subject_.asked[1].policy, ReadPolicy::kReuse);
 }
 
 TEST_F(EvaluationTest, WhatIsReadFromStoredKvHasItMadeBefore) {
@@ -107,7 +107,7 @@ TEST_F(EvaluationTest, WhatIsReadFromStoredKvHasItMadeBefore) {
 TEST_F(EvaluationTest, PolicyFullReadsFoundPassagesAsText) {
   options_.policy = ReadPolicy::kFull;
   const Record record = ask(0, Context::kBm25);
-  EXPECT_EQ(subject_.asked.back().reading, Reading::kText);
+  EXPECT_EQ(subject_.asked.back().policy, ReadPolicy::kFull);
   EXPECT_EQ(record.scores.count("kl"), 0u);  // it would be compared with itself
 }
 

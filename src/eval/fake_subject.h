@@ -32,9 +32,9 @@ class FakeSubject final : public Subject {
       }
     }
     reply.usage.memory_tokens_read = 10 * static_cast<int>(places.size());
-    reply.timing.ttft_ms = request.reading == Reading::kStored ? 5 : 100;
+    reply.timing.ttft_ms = request.reads_stored() ? 5 : 100;
     reply.timing.cite_ms = 20;
-    reply.policy = request.reading == Reading::kStored ? "reuse" : "full";
+    reply.policy = rhapsode::to_string(request.policy);
     return reply;
   }
 
@@ -46,10 +46,10 @@ class FakeSubject final : public Subject {
   // A vocabulary of two; the answer is two tokens, 0 and 1.
   Result<ScoredAnswer> score(const ReadRequest& request, const std::string&, int) override {
     ++scored;
-    if (!request.places && request.reading != Reading::kNothing) {
+    if (!request.places && !request.closed) {
       return make_error(ErrorKind::kInvalidArgument, "nothing says what to read");
     }
-    const float lift = request.reading == Reading::kStored ? reuse_shift : 0.0f;
+    const float lift = request.reads_stored() ? reuse_shift : 0.0f;
     ScoredAnswer out{{0, 1}, 2, {1.0f + lift, 0.0f, 0.0f, 1.0f}};
     log_softmax(std::span(out.rows).first(2));
     log_softmax(std::span(out.rows).last(2));
@@ -80,7 +80,7 @@ class FakeSubject final : public Subject {
 
  private:
   std::vector<Span> places_of(const ReadRequest& request) const {
-    if (request.reading == Reading::kNothing) return {};
+    if (request.closed) return {};
     if (request.places) return *request.places;
     std::vector<Span> routed;
     for (int i = std::min(request.most_passages, static_cast<int>(dataset_.documents.size())); i > 0; --i) {

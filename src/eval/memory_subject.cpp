@@ -159,8 +159,9 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.max_tokens = request.max_tokens;
   options.cite = request.cite;
   options.abstain = false;
-  options.policy = request.reading == Reading::kStored ? ReadPolicy::kReuse : ReadPolicy::kFull;
-  if (request.reading == Reading::kNothing) {
+  options.policy = request.policy;
+  options.blend = request.blend;
+  if (request.closed) {
     options.most_passages = 0;
     options.cite = false;
   } else if (request.places) {

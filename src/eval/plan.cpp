@@ -16,10 +16,12 @@ constexpr size_t kCandidates = 200;
 Result<std::vector<Context>> chosen_contexts(const Task& task, const Options& options) {
   if (options.contexts.empty()) return task.default_contexts;
   RH_TRY(std::vector<Context> contexts, parse_contexts(options.contexts));
-  for (const Context context : contexts) {
-    if (std::find(task.contexts.begin(), task.contexts.end(), context) == task.contexts.end()) {
+  for (const Context& context : contexts) {
+    const bool allowed_kind = std::any_of(task.contexts.begin(), task.contexts.end(),
+                                          [&](const Context& other) { return other.kind == context.kind; });
+    if (!allowed_kind) {
       std::vector<std::string> allowed;
-      for (const Context other : task.contexts) allowed.emplace_back(to_string(other));
+      for (const Context& other : task.contexts) allowed.emplace_back(to_string(other));
       return make_error(ErrorKind::kInvalidArgument, "task {} has no context '{}'; it has {}", task.name,
                         to_string(context), fmt::join(allowed, ", "));
     }
@@ -39,7 +41,7 @@ Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options&
   RH_TRY(plan.contexts_, chosen_contexts(task, options));
   RH_TRY_STATUS(check_baseline(options.baseline));
   if (options.recall_only) {
-    std::erase_if(plan.contexts_, [](Context context) { return !is_searched(context); });
+    std::erase_if(plan.contexts_, [](const Context& context) { return !is_searched(context); });
     if (plan.contexts_.empty()) {
       return make_error(ErrorKind::kInvalidArgument,
                         "--recall-only needs a context that searches: routed, bm25 or latent");

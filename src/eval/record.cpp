@@ -48,7 +48,8 @@ Json usage_json(const AskUsage& usage) {
           {"evaluated_tokens", usage.evaluated_tokens},
           {"probe_tokens", usage.probe_tokens},
           {"generated_tokens", usage.generated_tokens},
-          {"memory_tokens_read", usage.memory_tokens_read}};
+          {"memory_tokens_read", usage.memory_tokens_read},
+          {"charged_tokens", usage.charged_tokens}};
 }
 
 Json timing_json(const AskTiming& timing) {

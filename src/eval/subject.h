@@ -17,21 +17,21 @@
 
 namespace rhapsode::eval {
 
-// How what stands before the question gets there.
-enum class Reading : uint8_t {
-  kNothing,  // nothing stands there
-  kText,     // passages evaluated as text: full attention
-  kStored,   // from stored KV
-};
-
 struct ReadRequest {
   std::string question;
-  Reading reading = Reading::kText;
+  bool closed = false;                    // nothing stands before the question
+  ReadPolicy policy = ReadPolicy::kFull;  // how passages are read; never kAuto
+  BlendOptions blend;
   std::optional<std::vector<Span>> places;  // in reading order, best last; unset: the memory routes
   int most_passages = 5;
   int budget_tokens = 2560;
   int max_tokens = 24;
   bool cite = false;
+
+  // Whether KV is read that was made elsewhere.
+  bool reads_stored() const {
+    return !closed && (policy == ReadPolicy::kReuse || policy == ReadPolicy::kBlend);
+  }
 };
 
 struct PlacedPassage {

@@ -89,12 +89,11 @@ std::map<std::string, Interval> differences(const Values& values, const Values& 
 std::vector<std::string> ordered_contexts(const std::map<std::string, Cell>& cells) {
   std::vector<std::string> names;
   for (const auto& [name, cell] : cells) names.push_back(name);
-  const auto place = [](const std::string& name) {
-    const auto context = context_named(name);
-    return context ? static_cast<int>(*context) : 1000;
-  };
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
+  std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    const auto first = context_named(a), second = context_named(b);
+    if (!first || !second) return first.has_value() && !second.has_value();
+    return runs_before(*first, *second);
+  });
   return names;
 }
 

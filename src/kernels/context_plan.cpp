@@ -10,10 +10,6 @@ namespace {
 
 constexpr int kMaxHeadDim = 256;
 
-uint64_t first_slots(int count) {
-  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
-}
-
 // What a pass adds to one page.
 struct Filling {
   int sequence = 0;

@@ -8,6 +8,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+
+#include "kernels/page.h"
 
 namespace rhapsode::kernels {
 
@@ -52,6 +55,24 @@ inline uint16_t f32_to_bf16(float value) {
 inline int8_t quantize_i8(float value, float inverse_scale) {
   const float scaled = std::nearbyintf(value * inverse_scale);
   return static_cast<int8_t>(std::fmin(std::fmax(scaled, -127.0f), 127.0f));
+}
+
+// Element `index` of a page's K or V; `scales` [64] and `slot` matter to int8 pages only.
+inline float read_element(KvType type, const std::byte* data, size_t index, const float* scales, int slot) {
+  switch (type) {
+    case KvType::kF32: {
+      float value = 0;
+      std::memcpy(&value, data + index * sizeof(float), sizeof(float));
+      return value;
+    }
+    case KvType::kI8:
+      return static_cast<float>(static_cast<int8_t>(data[index])) * scales[slot];
+    default: {
+      uint16_t value = 0;
+      std::memcpy(&value, data + index * sizeof(uint16_t), sizeof(uint16_t));
+      return type == KvType::kF16 ? f16_to_f32(value) : bf16_to_f32(value);
+    }
+  }
 }
 
 }  // namespace rhapsode::kernels

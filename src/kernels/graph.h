@@ -73,6 +73,7 @@ struct BatchInput {
   std::span<const int32_t> tokens;       // [rows]
   const BatchPlan* plan = nullptr;       // validated, of as many rows
   std::span<const int32_t> output_rows;  // ascending
+  bool mass = false;                     // keep the attention mass of every slot: Backend::mass_per_token()
 };
 
 struct BackendOptions {
@@ -100,6 +101,10 @@ class Backend {
   // Evaluates one batch; the result, [output_rows][features of the recipe's value], is valid until the next
   // call.
   virtual Result<std::span<const float>> run(const BatchInput& batch, int recipe) = 0;
+  // Of the last run(), which asked for mass: attention probabilities of each slot of a sequence's shared
+  // list, [references][64], summed over its rows, all heads and the layers that ran. Valid until the next
+  // run().
+  virtual Result<std::span<const double>> mass_per_token(int sequence) const;
   // In deterministic mode every pass has this many rows (fewer are padded, more must be split); 0: any
   // number.
   virtual int fixed_rows() const = 0;
@@ -107,5 +112,9 @@ class Backend {
   // Times of layer groups of the last pass; empty unless options.layer_times.
   virtual std::vector<LayerSpan> layer_spans() const = 0;
 };
+
+inline Result<std::span<const double>> Backend::mass_per_token(int) const {
+  return make_error(ErrorKind::kUnsupported, "this back end does not report where attention went");
+}
 
 }  // namespace rhapsode::kernels

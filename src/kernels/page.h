@@ -50,6 +50,11 @@ struct Page {
   std::array<int32_t, kPageTokens> positions{};  // frame position of each slot
 };
 
+// The mask of slots [0, count).
+constexpr uint64_t first_slots(int count) {
+  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
+}
+
 // Pointers to one layer and one KV head of a page.
 struct PageHeadView {
   std::byte* k;

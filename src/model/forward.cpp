@@ -74,15 +74,29 @@ Value states(GraphBuilder& graph, const Architecture& a, const ModelWeights& wei
   return tapped;
 }
 
+Value early_kv(GraphBuilder& graph, const Architecture& a, const ModelWeights& weights) {
+  const int last = early_layer(a);
+  Value x = embed(graph, a, weights);
+  for (int layer = 0; layer < last; ++layer) x = block(graph, a, weights.layers[layer], layer, x);
+  const LayerWeights& w = weights.layers[last];
+  graph.require(attention(graph, a, w, last, graph.rms_norm(x, w.attention_norm, a.norm_epsilon)));
+  return graph.output_rows(x);
+}
+
 }  // namespace
 
 int state_layer(const Architecture& architecture) {
   return std::min((architecture.layers + 4) / 5, architecture.layers - 1);
 }
 
+int early_layer(const Architecture& architecture) {
+  return std::min(1, architecture.layers - 1);
+}
+
 kernels::Recipe forward_recipe(const Architecture& architecture, const ModelWeights& weights, PassGoal goal) {
   return [&architecture, &weights, goal](GraphBuilder& graph) {
     if (goal == PassGoal::kLogits) return logits(graph, architecture, weights);
+    if (goal == PassGoal::kEarlyKv) return early_kv(graph, architecture, weights);
     return states(graph, architecture, weights, goal == PassGoal::kEncode);
   };
 }

@@ -64,13 +64,17 @@ class ModelWeights {
 // What a pass is run for. *States* are the residual stream entering block state_layer(), before its norm:
 // what routing keys are made of (design: "Find").
 enum class PassGoal : uint8_t {
-  kLogits,  // logits [vocabulary] of the output rows; keys and values of every layer
-  kStates,  // states [embedding] of the output rows; nothing above state_layer() is run
-  kEncode,  // states of the output rows, and keys and values of every layer
+  kLogits,   // logits [vocabulary] of the output rows; keys and values of every layer
+  kStates,   // states [embedding] of the output rows; nothing above state_layer() is run
+  kEncode,   // states of the output rows, and keys and values of every layer
+  kEarlyKv,  // keys and values of the layers up to early_layer(); nothing above is run, no result is of use
 };
+inline constexpr int kPassGoals = 4;
 
 // ceil(layers / 5).
 int state_layer(const Architecture& architecture);
+// The second one: the first whose keys and values depend on what stands in front of a token.
+int early_layer(const Architecture& architecture);
 
 // The forward pass. `weights` outlives the recipe.
 kernels::Recipe forward_recipe(const Architecture& architecture, const ModelWeights& weights,

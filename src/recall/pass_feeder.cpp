@@ -4,16 +4,13 @@
 
 namespace rhapsode::recall {
 
+using kernels::first_slots;
 using kernels::kPageTokens;
 
 namespace {
 
 // Bounds the memory of a pass's logits: rows x vocabulary x 4 bytes.
 constexpr int kMostLogitRows = 128;
-
-uint64_t first_slots(int count) {
-  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
-}
 
 struct Part {
   int stream = 0;
@@ -26,16 +23,6 @@ struct Cursor {
   int stream = 0;
   int token = 0;
 };
-
-Status take_pages(PassRunner& runner, Stream& stream) {
-  if (!stream.pages.empty()) return {};
-  RH_TRY(stream.pages, runner.take_pages(pages_for(static_cast<int>(stream.tokens.size()))));
-  int32_t position = 0;
-  for (store::PagePin& page : stream.pages) {
-    for (int slot = 0; slot < kPageTokens; ++slot) page->positions[slot] = position++;
-  }
-  return {};
-}
 
 int outputs_in(const Stream& stream, int begin, int end) {
   return std::max(0, std::min(end, stream.output_end) - std::max(begin, stream.output_begin));
@@ -70,7 +57,9 @@ Result<std::vector<Part>> next_parts(PassRunner& runner, std::span<Stream> strea
     int end = std::min(count, cursor.token + rows_left);
     while (end > cursor.token && outputs_in(stream, cursor.token, end) > outputs_left) --end;
     if (end == cursor.token && count > 0) break;
-    RH_TRY_STATUS(take_pages(runner, stream));
+    if (stream.pages.empty()) {
+      RH_TRY(stream.pages, take_frame_pages(runner, count));
+    }
     rows_left -= end - cursor.token;
     outputs_left -= outputs_in(stream, cursor.token, end);
     parts.push_back({cursor.stream, cursor.token, end});
@@ -83,6 +72,22 @@ Result<std::vector<Part>> next_parts(PassRunner& runner, std::span<Stream> strea
 
 int pages_for(int tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
+}
+
+Result<std::vector<store::PagePin>> take_frame_pages(PassRunner& runner, int tokens) {
+  RH_TRY(std::vector<store::PagePin> pages, runner.take_pages(pages_for(tokens)));
+  int32_t position = 0;
+  for (store::PagePin& page : pages) {
+    for (int slot = 0; slot < kPageTokens; ++slot) page->positions[slot] = position++;
+  }
+  return pages;
+}
+
+void set_filled(std::span<store::PagePin> pages, int tokens) {
+  for (store::PagePin& page : pages) {
+    page->count = std::clamp(tokens, 0, kPageTokens);
+    tokens -= kPageTokens;
+  }
 }
 
 void add_references(std::span<const store::PagePin> pages, int tokens, int32_t shift,
@@ -116,9 +121,7 @@ Result<uint64_t> feed(PassRunner& runner, std::span<Stream> streams, model::Pass
     evaluated += batch.tokens.size();
     for (const Part& part : parts) {
       Stream& stream = streams[part.stream];
-      for (size_t i = 0; i < stream.pages.size(); ++i) {
-        stream.pages[i]->count = std::clamp(part.end - static_cast<int>(i) * kPageTokens, 0, kPageTokens);
-      }
+      set_filled(stream.pages, part.end);
       const bool ended = part.end == static_cast<int>(stream.tokens.size());
       if (ended && !stream.keep_pages) stream.pages.clear();
     }

@@ -39,5 +39,9 @@ void add_references(std::span<const store::PagePin> pages, int tokens, int32_t s
                     std::vector<kernels::PageReference>& references);
 
 int pages_for(int tokens);
+// Empty pages for `tokens` tokens of one frame, positions from 0.
+Result<std::vector<store::PagePin>> take_frame_pages(PassRunner& runner, int tokens);
+// Says that such pages hold their first `tokens` tokens.
+void set_filled(std::span<store::PagePin> pages, int tokens);
 
 }  // namespace rhapsode::recall

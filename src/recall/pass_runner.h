@@ -24,7 +24,12 @@ struct PassBatch {
   kernels::BatchPlan plan;
   std::vector<int32_t> tokens;
   std::vector<int32_t> output_rows;  // ascending
+  bool mass = false;                 // also asks where attention went
 };
+
+// [references][64] of each sequence: attention probabilities of its slots, summed over rows, heads and
+// layers.
+using AttentionMass = std::vector<std::vector<double>>;
 
 class PassRunner {
  public:
@@ -34,6 +39,8 @@ class PassRunner {
   // logits, embedding for states) during the call only, on another thread.
   using OnResult = std::function<void(std::span<const float> result)>;
   virtual Status run(const PassBatch& batch, model::PassGoal goal, const OnResult& on_result) = 0;
+  // The attention mass of a pass; batch.mass is set and no result is wanted.
+  virtual Result<AttentionMass> attention_mass(const PassBatch& batch) = 0;
   // Empty pages of the engine's pool.
   virtual Result<std::vector<store::PagePin>> take_pages(int count) = 0;
   // Rows to put into the next pass at most; smaller while somebody waits for a token.

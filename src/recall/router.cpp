@@ -72,6 +72,10 @@ std::vector<int64_t> best_ids(const std::map<int64_t, double>& scores, int count
 
 }  // namespace
 
+double inverse_frequency(double passages, double count) {
+  return std::log(1.0 + (passages - count + 0.5) / (count + 0.5));
+}
+
 Result<index::QuestionVectors> Router::question_vectors(const store::Catalog& catalog,
                                                         const std::string& question, Route& route) {
   RH_TRY(std::vector<int32_t> tokens, frame_.routing_question(question));
@@ -88,10 +92,9 @@ Result<index::QuestionVectors> Router::question_vectors(const store::Catalog& ca
   whitening_.transform_question(std::span(states).subspan(first * width, asked.size() * width),
                                 vectors.vectors);
   for (size_t i = 0; i < asked.size(); ++i) {
+    const auto passages = static_cast<double>(frequencies.passages);
     const auto count = static_cast<double>(frequencies.counts[i]);
-    const double idf =
-        std::log(1.0 + (static_cast<double>(frequencies.passages) - count + 0.5) / (count + 0.5));
-    vectors.weights.push_back(static_cast<float>(idf));
+    vectors.weights.push_back(static_cast<float>(inverse_frequency(passages, count)));
   }
   return vectors;
 }

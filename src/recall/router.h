@@ -40,6 +40,9 @@ inline std::pair<size_t, size_t> question_span(size_t tokens) {
   return {first, tokens > first ? tokens - 1 : first};
 }
 
+// The weight of a term that `count` of `passages` passages hold (Robertson and Sparck Jones, as BM25's).
+double inverse_frequency(double passages, double count);
+
 struct RouteOptions {
   store::Selection selection;
   int count = 5;

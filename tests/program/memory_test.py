@@ -34,8 +34,8 @@ FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "text"]
 ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "finish",
                  "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
-                "generated_tokens", "memory_tokens_read"]
-TIMING_FIELDS = ["route_ms", "load_ms", "prefill_ms", "ttft_ms", "decode_tokens_per_s", "cite_ms", "total_ms"]
+                "generated_tokens", "memory_tokens_read", "charged_tokens"]
+TIMING_FIELDS = ["route_ms", "load_ms", "blend_ms", "prefill_ms", "ttft_ms", "decode_tokens_per_s", "cite_ms", "total_ms"]
 CITATION_FIELDS = ["n", "source", "version", "start_byte", "end_byte", "line", "page", "quote", "support"]
 ADD_FIELDS = ["memory", "made", "added", "updated", "unchanged", "removed", "skipped", "failed", "warnings", "passages",
               "encoded_tokens", "evaluated_tokens", "kv_bytes", "index_only", "cancelled", "seconds", "removed_sources"]
@@ -249,7 +249,8 @@ class Ask(MemoryCase):
     def test_refusals(self):
         for code, message, arguments in [
             (2, "the question is empty; give some text", [""]),
-            (2, "--policy must be one of auto, full, prefix, reuse; blend given", ["a", "--policy", "blend"]),
+            (2, "--policy must be one of auto, full, prefix, reuse, blend, reorder; mix given",
+             ["a", "--policy", "mix"]),
             (2, "--budget must be at least 1; 0 given", ["a", "--budget", "0"]),
             (1, "the memory holds no source 'guid.md'; did you mean 'docs/guide.md'?", ["a", "--source", "guid.md"]),
             (1, "the memory holds no source 'xyz'; `rhapsode list` shows what it holds", ["a", "--source", "xyz"]),

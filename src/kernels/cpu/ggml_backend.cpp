@@ -22,8 +22,7 @@ constexpr int kLayerGroup = 4;  // layers a trace span
 
 struct GraphKey {
   int recipe;
-  int rows;
-  int outputs;
+  GraphSize size;
   bool operator==(const GraphKey&) const = default;
 };
 
@@ -40,6 +39,10 @@ class GgmlBackend final : public Backend {
   int fixed_rows() const override { return options_.deterministic ? kDeterministicRows : 0; }
   uint64_t weight_copy_bytes() const override { return copy_bytes_; }
   std::vector<LayerSpan> layer_spans() const override;
+  Result<std::span<const double>> mass_per_token(int sequence) const override {
+    if (mass_kept_) return attention_.mass_per_token(sequence);
+    return make_error(ErrorKind::kInternal, "the last pass was not asked for attention mass");
+  }
 
  private:
   explicit GgmlBackend(BackendOptions options);
@@ -68,6 +71,7 @@ class GgmlBackend final : public Backend {
   std::vector<int32_t> outputs_;
   uint64_t copy_bytes_ = 0;
   int64_t run_end_ns_ = 0;
+  bool mass_kept_ = false;  // by the last run
 };
 
 GgmlBackend::GgmlBackend(BackendOptions options)
@@ -192,7 +196,7 @@ Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
     return graphs_.front().second.get();
   }
   auto graph = std::make_unique<GgmlGraph>(weights_, attention_context_,
-                                           ggml_backend_dev_buffer_type(device_), key.rows, key.outputs);
+                                           ggml_backend_dev_buffer_type(device_), key.size);
   RH_TRY_STATUS(graph->record(recipes_[key.recipe]));
   graphs_.emplace_front(key, std::move(graph));
   if (graphs_.size() > kGraphsKept) graphs_.pop_back();
@@ -201,7 +205,7 @@ Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
 
 Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int recipe) {
   const int rows = static_cast<int>(batch.tokens.size());
-  GraphKey key{recipe, rows, static_cast<int>(batch.output_rows.size())};
+  GraphKey key{recipe, {rows, static_cast<int>(batch.output_rows.size()), batch.mass}};
   tokens_.assign(batch.tokens.begin(), batch.tokens.end());
   outputs_.assign(batch.output_rows.begin(), batch.output_rows.end());
   if (options_.deterministic) {
@@ -209,24 +213,25 @@ Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int rec
       return make_error(ErrorKind::kInternal, "a deterministic pass of {} rows; {} is the most", rows,
                         kDeterministicRows);
     }
-    key.rows = key.outputs = kDeterministicRows;
+    key.size.rows = key.size.output_rows = kDeterministicRows;
     tokens_.resize(kDeterministicRows, 0);
     outputs_.resize(kDeterministicRows, 0);
   }
   // A pass that asks for no row still needs an index to look up; its result is not handed out.
   if (outputs_.empty()) {
     outputs_.push_back(0);
-    key.outputs = 1;
+    key.size.output_rows = 1;
   }
   RH_TRY(GgmlGraph * graph, graph_for(key));
   AttendOptions attend_options;
   attend_options.threads = options_.threads;
   attend_options.deterministic = options_.deterministic;
+  attend_options.mass = mass_kept_ = batch.mass;
   attention_.begin(*batch.plan, attend_options);
   attention_context_.plan_rows = rows;
   RH_TRY(std::span<const float> result, graph->run(backend_.get(), tokens_, outputs_));
   run_end_ns_ = options_.layer_times ? now_ns() : 0;
-  return result.first(result.size() / key.outputs * batch.output_rows.size());
+  return result.first(result.size() / key.size.output_rows * batch.output_rows.size());
 }
 
 std::vector<LayerSpan> GgmlBackend::layer_spans() const {

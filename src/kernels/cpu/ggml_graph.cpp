@@ -52,16 +52,20 @@ struct GgmlGraph::AttendNode {
     const auto& node = *static_cast<AttendNode*>(user_data);
     node.context->attention->combine(node.layer, node.tensors(), ith, nth);
   }
+  static void mass(ggml_tensor*, int ith, int nth, void* user_data) {
+    const auto& node = *static_cast<AttendNode*>(user_data);
+    node.context->attention->mass(node.layer, node.tensors(), ith, nth);
+  }
 };
 
 GgmlGraph::GgmlGraph(const std::vector<ggml_tensor*>& weights, AttentionContext& attention,
-                     ggml_backend_buffer_type_t buffer_type, int rows, int output_rows)
-    : weights_(weights), attention_(attention), buffer_type_(buffer_type), rows_(rows) {
+                     ggml_backend_buffer_type_t buffer_type, GraphSize size)
+    : weights_(weights), attention_(attention), buffer_type_(buffer_type), size_(size) {
   const size_t bytes = ggml_tensor_overhead() * kMaxNodes + ggml_graph_overhead_custom(kMaxNodes, false);
   context_.reset(ggml_init({bytes, nullptr, true}));
   graph_ = ggml_new_graph_custom(context_.get(), kMaxNodes, false);
-  tokens_ = ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, rows);
-  outputs_ = ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, output_rows);
+  tokens_ = ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, size.rows);
+  outputs_ = ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, size.output_rows);
   ggml_set_input(tokens_);
   ggml_set_input(outputs_);
 }
@@ -75,7 +79,8 @@ Status GgmlGraph::record(const Recipe& recipe) {
   for (ggml_tensor* required : required_) ggml_build_forward_expand(graph_, required);
   allocator_.reset(ggml_gallocr_new(buffer_type_));
   if (!ggml_gallocr_alloc_graph(allocator_.get(), graph_)) {
-    return make_error(ErrorKind::kNoSpace, "no memory for the activations of {} rows: lower --batch", rows_);
+    return make_error(ErrorKind::kNoSpace, "no memory for the activations of {} rows: lower --batch",
+                      size_.rows);
   }
   return {};
 }
@@ -88,7 +93,7 @@ Result<std::span<const float>> GgmlGraph::run(ggml_backend* backend, std::span<c
   const ggml_status status = ggml_backend_graph_compute(backend, graph_);
   if (status != GGML_STATUS_SUCCESS) {
     return make_error(status == GGML_STATUS_ALLOC_FAILED ? ErrorKind::kNoSpace : ErrorKind::kInternal,
-                      "evaluating {} rows failed: {}", rows_, ggml_status_to_string(status));
+                      "evaluating {} rows failed: {}", size_.rows, ggml_status_to_string(status));
   }
   return std::span<const float>(static_cast<const float*>(result_->data), ggml_nelements(result_));
 }
@@ -149,14 +154,20 @@ Value GgmlGraph::attend(int layer, Value q, Value k, Value v) {
   ggml_tensor* written = ggml_custom_4d(context_.get(), GGML_TYPE_F32, 1, 1, 1, 1, write_sources, 2,
                                         &AttendNode::write, GGML_N_TASKS_MAX, &n);
   ggml_tensor* attend_sources[] = {n.q, written};
-  n.out = ggml_custom_4d(context_.get(), GGML_TYPE_F32, n.q->ne[0], rows_, 1, 1, attend_sources, 2,
+  n.out = ggml_custom_4d(context_.get(), GGML_TYPE_F32, n.q->ne[0], size_.rows, 1, 1, attend_sources, 2,
                          &AttendNode::attend, GGML_N_TASKS_MAX, &n);
   // The queries are sources here too: combining may still need them, so their memory must live on.
   ggml_tensor* combine_sources[] = {n.q};
   ggml_tensor* combined = ggml_custom_inplace(context_.get(), n.out, combine_sources, 1, &AttendNode::combine,
                                               GGML_N_TASKS_MAX, &n);
+  ggml_tensor* result = combined;
+  if (size_.mass) {
+    ggml_tensor* mass_sources[] = {n.q};
+    result = ggml_custom_inplace(context_.get(), combined, mass_sources, 1, &AttendNode::mass,
+                                 GGML_N_TASKS_MAX, &n);
+  }
   attend_nodes_.push_back(std::move(node));
-  return keep(combined);
+  return keep(result);
 }
 
 Value GgmlGraph::output_rows(Value x) {

@@ -33,11 +33,19 @@ using AllocatorPtr = std::unique_ptr<ggml_gallocr, GgmlFree>;
 using BufferPtr = std::unique_ptr<ggml_backend_buffer, GgmlFree>;
 using BackendPtr = std::unique_ptr<ggml_backend, GgmlFree>;
 
+// What graphs of one recipe differ in.
+struct GraphSize {
+  int rows = 0;
+  int output_rows = 0;
+  bool mass = false;  // also sums attention mass, in a node behind each layer's attention
+  bool operator==(const GraphSize&) const = default;
+};
+
 class GgmlGraph final : public GraphBuilder {
  public:
   // weights[i] is the tensor of Weight{i}. All pointers outlive the graph.
   GgmlGraph(const std::vector<ggml_tensor*>& weights, AttentionContext& attention,
-            ggml_backend_buffer_type_t buffer_type, int rows, int output_rows);
+            ggml_backend_buffer_type_t buffer_type, GraphSize size);
   ~GgmlGraph() override;
 
   Status record(const Recipe& recipe);
@@ -66,7 +74,7 @@ class GgmlGraph final : public GraphBuilder {
   const std::vector<ggml_tensor*>& weights_;
   AttentionContext& attention_;
   ggml_backend_buffer_type_t buffer_type_;
-  int rows_;
+  GraphSize size_;
   ContextPtr context_;
   AllocatorPtr allocator_;
   ggml_cgraph* graph_ = nullptr;

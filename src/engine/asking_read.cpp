@@ -1,0 +1,224 @@
+// How the chosen passages become context: placed, brought into memory, blended.
+#include <algorithm>
+
+#include "engine/asking.h"
+#include "engine/verdict.h"
+
+namespace rhapsode {
+
+using recall::PassageTokens;
+
+Status Memory::Asking::place() {
+  RH_TRY(reading_.tail, memory_.frame->tail(options_.question, options_.history));
+  const auto verdict = engine::choose_policy(
+      options_.policy, memory_.engine->options, memory_.model_sha256,
+      reading_.memory_tokens / std::max<int>(1, static_cast<int>(reading_.passages.size())));
+  answer_.policy = verdict.policy;
+  answer_.policy_reason = verdict.reason;
+  if (answer_.policy == ReadPolicy::kReorder) reorder();
+  if (options_.order == ReadOrder::kParallel && answer_.policy == ReadPolicy::kBlend) {
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        "passages that share positions cannot be blended: read them in sequence, or reuse them");
+  }
+  if (options_.order == ReadOrder::kParallel && answer_.policy != ReadPolicy::kReuse) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "passages can share positions only when their KV is reused; the policy is {}",
+                      to_string(answer_.policy));
+  }
+  const auto start = static_cast<int32_t>(memory_.frame->prefix().size());
+  int32_t position = start;
+  for (const PassageTokens& tokens : reading_.tokens) {
+    const auto count = static_cast<int32_t>(tokens.tokens.size());
+    const bool parallel = options_.order == ReadOrder::kParallel;
+    reading_.shifts.push_back(parallel ? start : position);
+    position = parallel ? std::max(position, start + count) : position + count;
+  }
+  reading_.tail_position = position;
+  const int64_t needed = static_cast<int64_t>(start) + reading_.memory_tokens +
+                         static_cast<int64_t>(reading_.tail.size()) + options_.max_tokens;
+  if (needed > memory_.engine->context_tokens) {
+    return make_error(ErrorKind::kTooLarge,
+                      "{} tokens of memory, {} of question and history and {} for the answer do not fit the "
+                      "context of {}: read less with --budget, or raise --context",
+                      start + reading_.memory_tokens, reading_.tail.size(), options_.max_tokens,
+                      memory_.engine->context_tokens);
+  }
+  return {};
+}
+
+// The same passages, so that the longest known beginning of a prompt is met: greedily, the one whose KV is
+// cached behind those already placed; the rest as they were, the best one last.
+void Memory::Asking::reorder() {
+  std::vector<int32_t> placed = memory_.frame->prefix();
+  const auto with = [&](const PassageTokens& passage) {
+    std::vector<int32_t> tokens = placed;
+    tokens.insert(tokens.end(), passage.tokens.begin(), passage.tokens.end());
+    return tokens;
+  };
+  const size_t count = reading_.tokens.size();
+  for (size_t next = 0; next < count; ++next) {
+    size_t best = count;
+    int longest = static_cast<int>(placed.size());
+    for (size_t i = next; i < count; ++i) {
+      const int cached = memory_.engine->scheduler->cached_prefix({}, with(reading_.tokens[i]));
+      if (cached > longest) {
+        longest = cached;
+        best = i;
+      }
+    }
+    if (best == count) return;
+    const auto to_front = [&](auto& values) {
+      std::rotate(values.begin() + next, values.begin() + best, values.begin() + best + 1);
+    };
+    to_front(reading_.passages);
+    to_front(reading_.tokens);
+    to_front(reading_.kinds);
+    placed = with(reading_.tokens[next]);
+  }
+}
+
+bool Memory::Asking::reads_stored() const {
+  return answer_.policy == ReadPolicy::kReuse || answer_.policy == ReadPolicy::kBlend;
+}
+
+// Brings the KV of every passage, and notes why it had to be made where it was not there.
+Status Memory::Asking::load_pages() {
+  std::vector<recall::KvWanted> wanted;
+  for (size_t i = 0; i < reading_.passages.size(); ++i) {
+    const PassageInfo& info = reading_.passages[i].passage;
+    wanted.push_back({info.id, &reading_.tokens[i]});
+    const bool absent = info.tier == KvTier::kText;
+    reading_.misses.push_back(absent ? "no KV of it was stored: made from its text" : "");
+  }
+  recall::KvUpkeep upkeep = memory_.upkeep();
+  const auto quarantine = std::move(upkeep.quarantine);
+  upkeep.quarantine = [&](int64_t passage) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i].passage == passage) reading_.misses[i] = "its stored KV is damaged: made from its text";
+    }
+    if (quarantine) quarantine(passage);
+  };
+  RH_TRY(reading_.pages, memory_.tier->load(*memory_.catalog, wanted, upkeep));
+  return {};
+}
+
+Status Memory::Asking::load() {
+  if (!reads_stored()) return {};
+  const int64_t begin = now_ns();
+  const uint64_t before = memory_.encoder->evaluated_tokens();
+  RH_TRY_STATUS(load_pages());
+  // What had to be made from text was evaluated for this answer, and is not counted as cached again.
+  made_tokens_ = static_cast<int>(memory_.encoder->evaluated_tokens() - before);
+  answer_.timing.load_ms = ms_between(begin, now_ns());
+  return {};
+}
+
+// The first passage stands where it was encoded: nothing but the prefix is in front of it.
+bool Memory::Asking::first_is_exact() const {
+  return options_.order == ReadOrder::kSequential && memory_.stored_kv == memory_.passes->kv_shape().type;
+}
+
+// Inverse frequency of tokens over the memory's passages, as routing weighs them.
+Result<std::vector<double>> Memory::Asking::rarity(std::span<const int32_t> tokens) const {
+  RH_TRY(const store::TokenFrequencies frequencies, memory_.catalog->token_frequencies(tokens));
+  std::vector<double> rarities;
+  for (const auto count : frequencies.counts) {
+    rarities.push_back(
+        recall::inverse_frequency(static_cast<double>(frequencies.passages), static_cast<double>(count)));
+  }
+  return rarities;
+}
+
+Status Memory::Asking::blend() {
+  if (answer_.policy != ReadPolicy::kBlend) return {};
+  const int64_t begin = now_ns();
+  RH_TRY(const std::vector<int32_t> question, memory_.frame->routing_question(options_.question));
+  RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
+  std::vector<recall::BlendPassage> passages;
+  for (size_t i = 0; i < reading_.tokens.size(); ++i) {
+    passages.push_back(
+        {reading_.pages[i], &reading_.tokens[i], reading_.shifts[i], i == 0 && first_is_exact()});
+  }
+  recall::BlendContext context;
+  recall::add_references(prefix, static_cast<int>(memory_.frame->prefix().size()), 0, context.prefix);
+  context.passages = passages;
+  context.question = question;
+  context.question_position = reading_.tail_position;
+  const auto selector = recall::make_selector(
+      options_.blend.selector,
+      {memory_.passes.get(), [this](auto tokens) { return rarity(tokens); }, options_.blend.seed});
+  RH_TRY(reading_.blend, recall::blend(context, *selector, options_.blend.share));
+  answer_.usage.probe_tokens += static_cast<int>(reading_.blend.selection.rows);
+  answer_.timing.blend_ms = ms_between(begin, now_ns());
+  return {};
+}
+
+std::vector<int32_t> Memory::Asking::prompt() const {
+  std::vector<int32_t> tokens = memory_.frame->prefix();
+  for (const PassageTokens& passage : reading_.tokens) {
+    tokens.insert(tokens.end(), passage.tokens.begin(), passage.tokens.end());
+  }
+  tokens.insert(tokens.end(), reading_.tail.begin(), reading_.tail.end());
+  return tokens;
+}
+
+// A request that reads what was chosen, the way that was chosen.
+Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request request) {
+  auto state = std::make_shared<Generation::State>(std::move(request), *memory_.engine->pool);
+  state->submitted_ns = now_ns();
+  state->use_prefix_cache = answer_.policy != ReadPolicy::kFull;
+  if (!reads_stored()) return state;
+  RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
+  const auto add_run = [&](std::span<const store::PagePin> pages, size_t tokens, int32_t shift) {
+    engine::ContextRun run{{}, static_cast<int>(tokens), shift, {}};
+    for (const store::PagePin& page : pages) run.pages.push_back(page.share());
+    state->runs.push_back(std::move(run));
+  };
+  std::string provenance = memory_.kv_fingerprint;
+  add_run(prefix, memory_.frame->prefix().size(), 0);
+  for (size_t i = 0; i < reading_.passages.size(); ++i) {
+    add_run(reading_.pages[i], reading_.tokens[i].tokens.size(), reading_.shifts[i]);
+    if (!reading_.blend.left_out.empty()) state->runs.back().left_out = reading_.blend.left_out[i];
+    provenance += fmt::format(";{}@{}", reading_.passages[i].passage.id, reading_.shifts[i]);
+  }
+  state->blended = reading_.blend.tokens;
+  state->prefix_key = {"reuse", provenance};
+  return state;
+}
+
+void Memory::Asking::account(const Response& response) {
+  AskUsage& usage = answer_.usage;
+  usage.prompt_tokens = response.usage.prompt_tokens;
+  usage.cached_tokens = response.usage.cached_tokens - made_tokens_;
+  usage.recomputed_tokens = static_cast<int>(reading_.blend.tokens.size());
+  usage.evaluated_tokens = response.usage.evaluated_tokens + made_tokens_;
+  usage.generated_tokens = response.usage.generated_tokens;
+  const bool stored = reads_stored();
+  int end = static_cast<int>(memory_.frame->prefix().size());
+  const int cached = std::max(response.usage.cached_tokens, end);
+  usage.charged_tokens = stored ? made_tokens_ + usage.recomputed_tokens + reading_.blend.selection.charged
+                                : std::max(0, end + reading_.memory_tokens - cached);
+  for (size_t i = 0; i < reading_.passages.size(); ++i) {
+    const auto tokens = static_cast<int>(reading_.tokens[i].tokens.size());
+    end += tokens;
+    PassageReading reading;
+    if (stored) {
+      const bool exact = i == 0 && first_is_exact();
+      const auto& left_out = reading_.blend.left_out;
+      reading.recomputed_tokens = left_out.empty() ? 0 : static_cast<int>(left_out[i].size());
+      (exact ? reading.exact_tokens : reading.approximate_tokens) = tokens - reading.recomputed_tokens;
+      reading.miss = reading_.misses[i];
+    } else {
+      reading.exact_tokens = tokens;
+      if (answer_.policy == ReadPolicy::kFull) {
+        reading.miss = "the policy evaluates all text";
+      } else if (cached < end) {
+        reading.miss = fmt::format("what is cached of this prompt ends at its token {}", cached);
+      }
+    }
+    answer_.readings.push_back(std::move(reading));
+  }
+}
+
+}  // namespace rhapsode

@@ -1,0 +1,274 @@
+#include "recall/token_selector.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "model/weights.h"
+#include "recall/value_deviation.h"
+
+namespace rhapsode::recall {
+
+using kernels::kPageTokens;
+
+namespace {
+
+// Attention is spread over neighbours before tokens are ranked: a word's tokens go together.
+constexpr int kSmoothing = 4;
+constexpr int kBoundaryTokens = 8;  // at each end of a passage
+
+Ranking selectable(const BlendContext& context) {
+  Ranking tokens;
+  for (int p = 0; p < static_cast<int>(context.passages.size()); ++p) {
+    if (context.passages[p].exact) continue;
+    for (int t = 0; t < context.passages[p].size(); ++t) tokens.push_back({p, t});
+  }
+  return tokens;
+}
+
+// By score, the largest first; of equal ones the first in reading order.
+Ranking by_score(Ranking tokens, std::span<const double> scores) {
+  std::vector<size_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  Ranking ranking;
+  ranking.reserve(tokens.size());
+  for (size_t index : order) ranking.push_back(tokens[index]);
+  return ranking;
+}
+
+std::vector<double> smoothed(std::span<const double> values) {
+  const int count = static_cast<int>(values.size());
+  std::vector<double> result(values.size());
+  for (int i = 0; i < count; ++i) {
+    const int begin = std::max(0, i - kSmoothing);
+    const int end = std::min(count, i + kSmoothing + 1);
+    result[i] = std::accumulate(values.begin() + begin, values.begin() + end, 0.0) / (end - begin);
+  }
+  return result;
+}
+
+class FirstTokens final : public TokenSelector {
+ public:
+  Result<Ranking> rank(const BlendContext& context) override {
+    Ranking tokens = selectable(context);
+    std::stable_sort(tokens.begin(), tokens.end(),
+                     [](const DocumentToken& a, const DocumentToken& b) { return a.token < b.token; });
+    return tokens;
+  }
+};
+
+class RandomTokens final : public TokenSelector {
+ public:
+  explicit RandomTokens(uint32_t seed) : seed_(seed) {}
+  Result<Ranking> rank(const BlendContext& context) override {
+    Ranking tokens = selectable(context);
+    std::mt19937 random(seed_);
+    // std::shuffle may differ between libraries; this does not.
+    for (size_t i = tokens.size(); i > 1; --i) std::swap(tokens[i - 1], tokens[random() % i]);
+    return tokens;
+  }
+
+ private:
+  uint32_t seed_;
+};
+
+// Ends of passages in turn with the rarest tokens.
+class BoundaryTokens final : public TokenSelector {
+ public:
+  explicit BoundaryTokens(TokenRarity rarity) : rarity_(std::move(rarity)) {}
+  Result<Ranking> rank(const BlendContext& context) override {
+    const Ranking tokens = selectable(context);
+    std::vector<int32_t> ids;
+    std::vector<double> closeness;
+    for (const DocumentToken& token : tokens) {
+      const BlendPassage& passage = context.passages[token.passage];
+      ids.push_back(passage.tokens->tokens[token.token]);
+      closeness.push_back(-std::min(token.token, passage.size() - 1 - token.token));
+    }
+    Ranking ends = by_score(tokens, closeness);
+    std::erase_if(ends, [&](const DocumentToken& token) {
+      const int last = context.passages[token.passage].size() - 1;
+      return std::min(token.token, last - token.token) >= kBoundaryTokens;
+    });
+    RH_TRY(const std::vector<double> rarity, rarity_(ids));
+    return merge_rankings(std::vector<Ranking>{ends, by_score(tokens, rarity)});
+  }
+
+ private:
+  TokenRarity rarity_;
+};
+
+// One pass of the question over the stored KV tells which tokens it attends to: the mean over layers, heads
+// and question tokens.
+class AttendedTokens final : public TokenSelector {
+ public:
+  explicit AttendedTokens(PassRunner& runner) : runner_(runner) {}
+  Result<Ranking> rank(const BlendContext& context) override;
+  SelectionCost cost() const override { return cost_; }
+
+ private:
+  Result<std::vector<std::vector<double>>> mass_by_passage(const BlendContext& context);
+  PassRunner& runner_;
+  SelectionCost cost_;
+};
+
+Result<std::vector<std::vector<double>>> AttendedTokens::mass_by_passage(const BlendContext& context) {
+  std::vector<kernels::PageReference> references = context.prefix;
+  std::vector<std::vector<double>> mass;
+  for (const BlendPassage& passage : context.passages) {
+    add_references(passage.pages, passage.size(), passage.shift, references);
+    mass.emplace_back(passage.size());
+  }
+  const int count = static_cast<int>(context.question.size());
+  RH_TRY(std::vector<store::PagePin> own, take_frame_pages(runner_, count));
+  for (int begin = 0; begin < count;) {
+    const int end = std::min(count, begin + runner_.most_rows());
+    PassBatch batch;
+    batch.mass = true;
+    batch.plan.sequences.push_back({0, end - begin, references, {}, {}});
+    add_references(own, end, context.question_position, batch.plan.sequences.front().references);
+    for (int token = begin; token < end; ++token) {
+      batch.tokens.push_back(context.question[token]);
+      batch.plan.positions.push_back(context.question_position + token);
+      batch.plan.writes.push_back({own[token / kPageTokens].get(), token % kPageTokens});
+    }
+    RH_TRY(const AttentionMass sums, runner_.attention_mass(batch));
+    size_t page = context.prefix.size();
+    for (std::vector<double>& passage : mass) {
+      for (size_t token = 0; token < passage.size(); ++token) {
+        passage[token] += sums.front()[(page + token / kPageTokens) * kPageTokens + token % kPageTokens];
+      }
+      page += pages_for(static_cast<int>(passage.size()));
+    }
+    set_filled(own, end);
+    begin = end;
+  }
+  cost_ = {static_cast<uint64_t>(count), static_cast<double>(count)};
+  return mass;
+}
+
+Result<Ranking> AttendedTokens::rank(const BlendContext& context) {
+  RH_TRY(const auto mass, mass_by_passage(context));
+  std::vector<double> scores;
+  for (size_t p = 0; p < mass.size(); ++p) {
+    if (context.passages[p].exact) continue;
+    const std::vector<double> spread = smoothed(mass[p]);
+    scores.insert(scores.end(), spread.begin(), spread.end());
+  }
+  return by_score(selectable(context), scores);
+}
+
+// Values of an early layer are computed afresh for every token, and compared with the stored ones.
+class DeviatingTokens final : public TokenSelector {
+ public:
+  explicit DeviatingTokens(PassRunner& runner) : runner_(runner) {}
+  Result<Ranking> rank(const BlendContext& context) override;
+  SelectionCost cost() const override { return cost_; }
+
+ private:
+  PassRunner& runner_;
+  SelectionCost cost_;
+};
+
+Result<Ranking> DeviatingTokens::rank(const BlendContext& context) {
+  Stream stream;
+  stream.context = context.prefix;
+  std::vector<int32_t> tokens;
+  std::vector<const store::PagePin*> stored;  // page by page of each passage that is not exact
+  bool started = false;
+  for (const BlendPassage& passage : context.passages) {
+    if (passage.exact) {
+      add_references(passage.pages, passage.size(), passage.shift, stream.context);
+      continue;
+    }
+    if (!started) stream.position = passage.shift;
+    started = true;
+    tokens.insert(tokens.end(), passage.tokens->tokens.begin(), passage.tokens->tokens.end());
+  }
+  cost_ = {};
+  if (tokens.empty()) return Ranking{};
+  stream.tokens = tokens;
+  RH_TRY(cost_.rows, feed(runner_, std::span(&stream, 1), model::PassGoal::kEarlyKv,
+                          [](int, int, std::span<const float>) {}));
+  // The layer compared is charged as a whole, though only its keys and values are made.
+  const int layer = model::early_layer(runner_.architecture());
+  cost_.charged = static_cast<double>(cost_.rows) * (layer + 1) / runner_.architecture().layers;
+  std::vector<double> scores;
+  int fresh = 0;
+  for (const BlendPassage& passage : context.passages) {
+    if (passage.exact) continue;
+    for (int token = 0; token < passage.size(); ++token, ++fresh) {
+      scores.push_back(value_deviation(runner_.kv_shape(), layer, passage.pages[token / kPageTokens],
+                                       token % kPageTokens, stream.pages[fresh / kPageTokens],
+                                       fresh % kPageTokens));
+    }
+  }
+  return by_score(selectable(context), scores);
+}
+
+class Union final : public TokenSelector {
+ public:
+  Union(std::unique_ptr<TokenSelector> a, std::unique_ptr<TokenSelector> b)
+      : a_(std::move(a)), b_(std::move(b)) {}
+  Result<Ranking> rank(const BlendContext& context) override {
+    RH_TRY(Ranking first, a_->rank(context));
+    RH_TRY(Ranking second, b_->rank(context));
+    return merge_rankings(std::vector<Ranking>{std::move(first), std::move(second)});
+  }
+  SelectionCost cost() const override {
+    const SelectionCost a = a_->cost(), b = b_->cost();
+    return {a.rows + b.rows, a.charged + b.charged};
+  }
+
+ private:
+  std::unique_ptr<TokenSelector> a_;
+  std::unique_ptr<TokenSelector> b_;
+};
+
+}  // namespace
+
+int BlendContext::tokens() const {
+  int total = 0;
+  for (const BlendPassage& passage : passages) total += passage.size();
+  return total;
+}
+
+Ranking merge_rankings(std::span<const Ranking> rankings) {
+  Ranking merged;
+  std::set<DocumentToken> taken;
+  std::vector<size_t> next(rankings.size());
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t r = 0; r < rankings.size(); ++r) {
+      while (next[r] < rankings[r].size() && taken.contains(rankings[r][next[r]])) ++next[r];
+      if (next[r] == rankings[r].size()) continue;
+      taken.insert(rankings[r][next[r]]);
+      merged.push_back(rankings[r][next[r]++]);
+      more = true;
+    }
+  }
+  return merged;
+}
+
+std::unique_ptr<TokenSelector> make_selector(BlendSelector kind, SelectorParts parts) {
+  switch (kind) {
+    case BlendSelector::kAttention:
+      return std::make_unique<AttendedTokens>(*parts.runner);
+    case BlendSelector::kFirst:
+      return std::make_unique<FirstTokens>();
+    case BlendSelector::kAttentionFirst:
+      return std::make_unique<Union>(std::make_unique<AttendedTokens>(*parts.runner),
+                                     std::make_unique<FirstTokens>());
+    case BlendSelector::kDeviation:
+      return std::make_unique<DeviatingTokens>(*parts.runner);
+    case BlendSelector::kBoundary:
+      return std::make_unique<BoundaryTokens>(std::move(parts.rarity));
+    case BlendSelector::kRandom:
+      return std::make_unique<RandomTokens>(parts.seed);
+  }
+  return std::make_unique<FirstTokens>();
+}
+
+}  // namespace rhapsode::recall
