@@ -102,6 +102,13 @@ struct AskOptions {
   int most_passages = 5;         // 0: read nothing, answer from the question alone
   ReadPolicy policy = ReadPolicy::kAuto;
   BlendOptions blend;  // under kBlend
+  // Under kAuto the cheapest way of reading is taken whose measured distance from full attention is within
+  // both:
+  double max_kl = 0.5;        // nats a token
+  double max_f1_loss = 0.05;  // of answers' F1, 0 to 1
+  // Share of the passages read from stored KV that are encoded again afterwards and compared; what differs is
+  // set aside (reported in Answer::self_check).
+  double self_check = 0.01;
   ReadOrder order = ReadOrder::kSequential;
   std::vector<int64_t> passages;  // read exactly these, in this order, instead of routing
   int max_tokens = 256;

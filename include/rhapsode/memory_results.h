@@ -112,6 +112,13 @@ struct PassageReading {
   std::string miss;            // why its KV was not reused, or had to be made first; empty: it was there
 };
 
+// A stored passage encoded again and compared, after the answer was told.
+struct SelfCheck {
+  int64_t passage = 0;    // 0: none was looked at this time
+  double difference = 0;  // root mean square over a head, relative
+  std::string problem;    // empty: sound; else its KV was set aside and will be made again
+};
+
 struct Answer {
   std::string text;
   bool abstained = false;
@@ -123,6 +130,7 @@ struct Answer {
   std::string policy_reason;
   std::vector<FoundPassage> passages;    // as read: best last
   std::vector<PassageReading> readings;  // of each of them; empty when nothing was read
+  SelfCheck self_check;
 };
 
 struct AnswerScore {

@@ -91,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
                 {"frobnicate"},
                 "unknown command 'frobnicate'; there are add, ask, search, chat, list, show, forget, stats, "
                 "verify, "
-                "export, import, generate, pull, inspect, bench, eval, routing, config"},
+                "export, import, generate, pull, inspect, bench, eval, routing, calibrate, "
+                "config"},
         Refusal{"misspelt_flag",
                 {"generate", "--top_p", "1"},
                 "generate has no option --top_p; did you mean '--top-p'?"},

@@ -66,6 +66,7 @@ Result<int> run_inspect(Invocation& invocation);
 Result<int> run_bench(Invocation& invocation);
 Result<int> run_eval(Invocation& invocation);
 Result<int> run_routing(Invocation& invocation);
+Result<int> run_calibrate(Invocation& invocation);
 Result<int> run_config(Invocation& invocation);
 
 }  // namespace rhapsode::cli

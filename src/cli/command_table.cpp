@@ -20,6 +20,7 @@ constexpr Command kCommands[] = {
      "rhapsode ask --as-of 2026-03-01 --budget 4000 --passages 8 \"Who led it?\"\n"
      "rhapsode ask --policy full --no-cite --no-abstain \"What is a page?\"\n"
      "rhapsode ask --policy blend --blend-share 0.3 \"Which one is older?\"\n"
+     "rhapsode ask --max-kl 0.1 --max-f1-loss 0.02 --self-check 0.1 \"Who led it?\"\n"
      "rhapsode ask --policy blend --blend-selector attention \"Who wrote it?\"\n"
      "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
      "rhapsode ask --json --stream - < question.txt",
@@ -96,6 +97,13 @@ constexpr Command kCommands[] = {
      "rhapsode routing --questions asked.txt --chunks 60000 ~/texts\n"
      "rhapsode routing --routing-file my-model.rhw ~/texts",
      run_routing},
+    {kCalibrate, "calibrate", "[PATH...]", 0, kManyArguments,
+     "measure how far a model may be read from stored keys and values",
+     "rhapsode calibrate\n"
+     "rhapsode calibrate --model ./my-model.gguf --routing my-model.rhw\n"
+     "rhapsode calibrate --stored-kv i8 ~/texts\n"
+     "rhapsode calibrate --thorough --verdict-file verdict.json --json",
+     run_calibrate},
     {kConfig, "config", "[COMMAND]", 0, 1, "show every option's value and where it comes from",
      "rhapsode config\n"
      "rhapsode config generate --temperature 0.7",

@@ -1,6 +1,4 @@
 // `rhapsode eval`: measures a model and its memory on a task, or compares two results files.
-#include <unistd.h>
-
 #include <ctime>
 
 #include "cli/command.h"
@@ -8,6 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/quantity.h"
+#include "cli/scratch_folder.h"
 #include "eval/evaluation.h"
 #include "eval/machine.h"
 #include "eval/memory_subject.h"
@@ -17,26 +16,6 @@
 
 namespace rhapsode::cli {
 namespace {
-
-// A folder that goes away with the run.
-class ScratchFolder {
- public:
-  ScratchFolder() = default;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::filesystem::path& make() {
-    path_ = std::filesystem::temp_directory_path() / fmt::format("rhapsode-eval-{}", ::getpid());
-    return path_;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string command_line(const Invocation& invocation) {
   std::string line = fmt::format("rhapsode eval {}", fmt::join(invocation.arguments, " "));
@@ -114,7 +93,7 @@ class Evaluator {
     model_name_ = subject.engine.model.stem().string();
     // One memory for each pool, task and model: none ever holds more than what it is asked about.
     subject.folder =
-        (options_.memory.empty() ? scratch_.make() : options_.memory) /
+        (options_.memory.empty() ? scratch_.make("eval") : options_.memory) /
         fmt::format("{}-{}-{}-{}", task_.name, options_.pool, model_name_, task_.sha256.substr(0, 8));
     subject.whitening = settings_.memory.options.whitening;
     subject.instruction = task_.instruction;

@@ -101,6 +101,13 @@ Json read_passages_json(const Answer& answer) {
   return list;
 }
 
+Json self_check_json(const SelfCheck& check) {
+  if (check.passage == 0) return nullptr;
+  return {{"passage", check.passage},
+          {"difference", number(check.difference)},
+          {"problem", check.problem.empty() ? Json(nullptr) : Json(check.problem)}};
+}
+
 Json answer_json(const Answer& answer, const ModelInfo& model) {
   return {{"answer", answer.text},
           {"abstained", answer.abstained},
@@ -110,6 +117,7 @@ Json answer_json(const Answer& answer, const ModelInfo& model) {
           {"policy", to_string(answer.policy)},
           {"policy_reason", answer.policy_reason},
           {"passages", read_passages_json(answer)},
+          {"self_check", self_check_json(answer.self_check)},
           {"finish", to_string(answer.finish)},
           {"model", model_json(model)}};
 }

@@ -40,7 +40,8 @@ enum CommandSet : uint32_t {
   kChat = 1 << 15,
   kEval = 1 << 16,
   kRouting = 1 << 17,
-  kEveryCommand = (1 << 18) - 1,
+  kCalibrate = 1 << 18,
+  kEveryCommand = (1 << 19) - 1,
 };
 
 enum class OptionGroup : uint8_t {

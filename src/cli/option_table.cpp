@@ -7,8 +7,8 @@ namespace {
 constexpr uint32_t kEvaluates = kAdd | kAsk | kSearch | kChat | kVerify;
 constexpr uint32_t kOpens = kEvaluates | kList | kShow | kForget | kStats | kExport;
 
-constexpr uint32_t kLoadsModel = kGenerate | kBench | kEval | kRouting | kOpens | kConfig;
-constexpr uint32_t kRunsModel = kGenerate | kBench | kEval | kRouting | kEvaluates | kConfig;
+constexpr uint32_t kLoadsModel = kGenerate | kBench | kEval | kCalibrate | kRouting | kOpens | kConfig;
+constexpr uint32_t kRunsModel = kGenerate | kBench | kEval | kCalibrate | kRouting | kEvaluates | kConfig;
 constexpr uint32_t kPrompts = kGenerate | kConfig;
 constexpr uint32_t kAnswers = kGenerate | kAsk | kChat | kConfig;
 constexpr uint32_t kReads = kAsk | kChat | kConfig;
@@ -104,6 +104,15 @@ constexpr OptionSpec kOptions[] = {
     {"blend-selector", 0, "NAME", OptionGroup::kReading, kReads, kAny,
      "blend: which tokens: attention, first, attention+first, deviation, boundary or random",
      [](Settings& s) -> Slot { return &s.memory.ask.blend.selector; }},
+    {"max-kl", 0, "NATS", OptionGroup::kReading, kReads, at_least(0),
+     "auto: most distance from full attention, in KL a token, that the model's verdict may show",
+     [](Settings& s) -> Slot { return &s.memory.ask.max_kl; }},
+    {"max-f1-loss", 0, "F1", OptionGroup::kReading, kReads, between(-1, 1),
+     "auto: most F1 of answers lost against full attention",
+     [](Settings& s) -> Slot { return &s.memory.ask.max_f1_loss; }},
+    {"self-check", 0, "SHARE", OptionGroup::kReading, kReads, between(0, 1),
+     "share of the passages read from stored KV to encode again afterwards and compare",
+     [](Settings& s) -> Slot { return &s.memory.ask.self_check; }},
     {"order", 0, "ORDER", OptionGroup::kReading, kReads, kAny,
      "positions of passages under reuse: sequential or parallel",
      [](Settings& s) -> Slot { return &s.memory.ask.order; }},
@@ -136,15 +145,22 @@ constexpr OptionSpec kOptions[] = {
     {"cap", 0, "SIZE", OptionGroup::kMemory, kAdds, kAny,
      "most disk that stored keys and values may take, such as 20GiB (empty: as before; at first: no limit)",
      [](Settings& s) -> Slot { return &s.memory.options.disk_cap_bytes; }},
-    {"stored-kv", 0, "TYPE", OptionGroup::kMemory, kAdds, kAny,
+    {"stored-kv", 0, "TYPE", OptionGroup::kMemory, kAdds | kCalibrate, kAny,
      "number format of stored keys and values of a new memory (empty: that of --kv-type)",
      [](Settings& s) -> Slot { return &s.memory.options.stored_kv; }},
     {"instruction", 0, "TEXT", OptionGroup::kMemory, kAdds, kAny,
      "system message that everything in a new memory is read after (empty: the built-in one)",
      [](Settings& s) -> Slot { return &s.memory.options.instruction; }},
-    {"routing", 0, "FILE", OptionGroup::kMemory, kOpens | kEval | kConfig, kAny,
+    {"routing", 0, "FILE", OptionGroup::kMemory, kOpens | kEval | kCalibrate | kConfig, kAny,
      "routing statistics of the model (empty: those shipped for it)",
      [](Settings& s) -> Slot { return &s.memory.options.whitening; }},
+
+    {"thorough", 0, "", OptionGroup::kMemory, kCalibrate | kConfig, kAny,
+     "five times the questions, and every way of choosing tokens to blend",
+     [](Settings& s) -> Slot { return &s.calibrate.thorough; }},
+    {"verdict-file", 0, "FILE", OptionGroup::kMemory, kCalibrate | kConfig, kAny,
+     "where to write what was measured (empty: where the model's memories look, in the home folder)",
+     [](Settings& s) -> Slot { return &s.calibrate.file; }},
 
     {"questions", 0, "FILE", OptionGroup::kMemory, kRouting | kConfig, kAny,
      "questions like those that will be asked, one a line (empty: sentences of the texts stand for them)",
@@ -184,7 +200,8 @@ constexpr OptionSpec kOptions[] = {
     {"repeat-window", 0, "N", OptionGroup::kSampling, kAnswers, at_least(-1),
      "tokens that --repeat-penalty looks back on (-1: all)",
      [](Settings& s) -> Slot { return &s.request.sampling.repetition_window; }},
-    {"seed", 0, "N", OptionGroup::kSampling, kAnswers | kVerify | kEval, between(0, 4294967295.0),
+    {"seed", 0, "N", OptionGroup::kSampling, kAnswers | kVerify | kEval | kCalibrate,
+     between(0, 4294967295.0),
      "seed of the random choices",
      [](Settings& s) -> Slot { return &s.request.sampling.seed; }},
     {"grammar", 0, "FILE|TEXT", OptionGroup::kSampling, kAnswers, kAny,

@@ -64,6 +64,11 @@ struct RoutingSettings {
   int chunks = 40000;
 };
 
+struct CalibrateSettings {
+  bool thorough = false;
+  std::filesystem::path file;
+};
+
 struct Settings {
   std::string model = "qwen2.5-coder-0.5b";  // catalogue name or path
   EngineOptions engine;
@@ -77,6 +82,7 @@ struct Settings {
   BenchSettings bench;
   MemorySettings memory;
   RoutingSettings routing;
+  CalibrateSettings calibrate;
   eval::Options eval;  // its folder, policy, seed and numbers are those of `memory` and `request`
 };
 

@@ -39,6 +39,7 @@ class Memory::Asking {
 
   Status check() const;
   Result<bool> choose();
+  void choose_policy();
   Status place();
   void reorder();
   Status load_pages();
@@ -52,11 +53,13 @@ class Memory::Asking {
   Result<Response> generate();
   void account(const Response& response);  // usage, and how each passage came to be read
   Status cite(const Response& response);
+  Status check_self();
   Answer abstained();
   void add_citation(const recall::Support& support);
 
   Impl& memory_;
   const AskOptions& options_;
+  BlendOptions blend_options_;  // as asked for, or as the verdict says
   int64_t begin_ns_;
   int64_t first_text_ns_ = 0;
   int made_tokens_ = 0;  // of passages whose KV was not there

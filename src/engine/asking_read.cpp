@@ -2,19 +2,39 @@
 #include <algorithm>
 
 #include "engine/asking.h"
+#include "engine/page_difference.h"
 #include "engine/verdict.h"
 
 namespace rhapsode {
 
 using recall::PassageTokens;
 
+// What was asked for by name, else what the model's verdict allows.
+void Memory::Asking::choose_policy() {
+  blend_options_ = options_.blend;
+  if (options_.policy != ReadPolicy::kAuto) {
+    answer_.policy = options_.policy;
+    answer_.policy_reason = "asked for";
+    return;
+  }
+  const engine::FoundVerdict& verdict = memory_.verdict();
+  if (verdict.readings.empty()) {
+    answer_.policy = ReadPolicy::kPrefix;
+    answer_.policy_reason = verdict.missing;
+    return;
+  }
+  const auto passages = std::max<int>(1, static_cast<int>(reading_.passages.size()));
+  engine::PolicyChoice choice = engine::choose_reading(
+      verdict.readings, {reading_.memory_tokens / passages, to_string(memory_.stored_kv), options_.max_kl,
+                         options_.max_f1_loss});
+  answer_.policy = choice.policy;
+  answer_.policy_reason = std::move(choice.reason);
+  if (choice.policy == ReadPolicy::kBlend) blend_options_ = choice.blend;
+}
+
 Status Memory::Asking::place() {
   RH_TRY(reading_.tail, memory_.frame->tail(options_.question, options_.history));
-  const auto verdict = engine::choose_policy(
-      options_.policy, memory_.engine->options, memory_.model_sha256,
-      reading_.memory_tokens / std::max<int>(1, static_cast<int>(reading_.passages.size())));
-  answer_.policy = verdict.policy;
-  answer_.policy_reason = verdict.reason;
+  choose_policy();
   if (answer_.policy == ReadPolicy::kReorder) reorder();
   if (options_.order == ReadOrder::kParallel && answer_.policy == ReadPolicy::kBlend) {
     return make_error(
@@ -147,8 +167,8 @@ Status Memory::Asking::blend() {
   context.question_position = reading_.tail_position;
   const auto selector = recall::make_selector(
       options_.blend.selector,
-      {memory_.passes.get(), [this](auto tokens) { return rarity(tokens); }, options_.blend.seed});
-  RH_TRY(reading_.blend, recall::blend(context, *selector, options_.blend.share));
+      {memory_.passes.get(), [this](auto tokens) { return rarity(tokens); }, blend_options_.seed});
+  RH_TRY(reading_.blend, recall::blend(context, *selector, blend_options_.share));
   answer_.usage.probe_tokens += static_cast<int>(reading_.blend.selection.rows);
   answer_.timing.blend_ms = ms_between(begin, now_ns());
   return {};
@@ -185,6 +205,33 @@ Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request reques
   state->blended = reading_.blend.tokens;
   state->prefix_key = {"reuse", provenance};
   return state;
+}
+
+// Passages are looked at in turn as answers read them, so that every share-th read is checked, whatever is
+// asked.
+Status Memory::Asking::check_self() {
+  if (!reads_stored() || options_.self_check <= 0 || reading_.passages.empty()) return {};
+  memory_.unchecked_reads +=
+      std::min(options_.self_check, 1.0) * static_cast<double>(reading_.passages.size());
+  if (memory_.unchecked_reads < 1) return {};
+  memory_.unchecked_reads = 0;
+  const size_t index = memory_.self_checks++ % reading_.passages.size();
+  const PassageTokens& tokens = reading_.tokens[index];
+  const uint64_t before = memory_.encoder->evaluated_tokens();
+  RH_TRY(const std::vector<recall::Encoded> fresh, memory_.encoder->encode(std::span(&tokens, 1), false));
+  answer_.usage.probe_tokens += static_cast<int>(memory_.encoder->evaluated_tokens() - before);
+  SelfCheck& check = answer_.self_check;
+  check.passage = reading_.passages[index].passage.id;
+  check.difference = engine::page_difference(memory_.passes->kv_shape(), reading_.pages[index],
+                                             fresh.front().pages, static_cast<int>(tokens.tokens.size()));
+  if (check.difference <= engine::kMostPageDifference) return {};
+  check.problem = fmt::format("the KV read of {} at byte {} differs from a fresh one by {:.2f} of its size",
+                              reading_.passages[index].passage.source,
+                              reading_.passages[index].passage.start_byte, check.difference);
+  const recall::KvUpkeep upkeep = memory_.upkeep();
+  if (upkeep.quarantine) upkeep.quarantine(check.passage);
+  memory_.tier->drop(check.passage);
+  return {};
 }
 
 void Memory::Asking::account(const Response& response) {

@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine_impl.h"
 #include "engine/engine_passes.h"
+#include "engine/verdict.h"
 #include "index/whitening.h"
 #include "recall/encoder.h"
 #include "recall/ingester.h"
@@ -47,7 +49,11 @@ struct Memory::Impl {
   std::unique_ptr<recall::Router> router;
   std::unique_ptr<recall::KvTier> tier;
   uint64_t planned_tokens = 0;  // by the last plan()
-  std::mutex mutex;             // every call of Memory holds it
+  double unchecked_reads =
+      0;  // passages read from stored KV since a self-check, times the share to be checked
+  uint64_t self_checks = 0;
+  std::optional<engine::FoundVerdict> found_verdict;
+  std::mutex mutex;  // every call of Memory holds it
 
   Status set_up();
   // kInvalidArgument when the memory was opened without its model.
@@ -65,6 +71,8 @@ struct Memory::Impl {
   bool with_writer(const std::function<Status(store::Catalog&)>& change);
   recall::KvUpkeep upkeep();
   Status verify_passage(int64_t id, VerifyReport& report);
+  // Looked up once: calibrating again takes effect when the memory is next opened.
+  const engine::FoundVerdict& verdict();
   PassageInfo info_of(const store::PassageRow& row) const;
   Result<std::vector<FoundPassage>> found(std::span<const recall::Ranked> ranked,
                                           const store::Selection& selection);

@@ -178,6 +178,11 @@ Result<VerifyReport> Memory::verify(const VerifyOptions& options) {
   return report;
 }
 
+const engine::FoundVerdict& Memory::Impl::verdict() {
+  if (!found_verdict) found_verdict = engine::find_verdict(engine->options, model_sha256);
+  return *found_verdict;
+}
+
 // Encodes one passage again and compares it with what is stored.
 Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
   RH_TRY(const std::optional<store::KvExtent> extent, catalog->kv_extent(kv_fingerprint, id));
@@ -202,9 +207,7 @@ Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
   const double difference = engine::page_difference(passes->kv_shape(), stored, fresh.front().pages, count);
   report.largest_difference = std::max(report.largest_difference, difference);
   ++report.passages_encoded;
-  // Batches of another shape round differently; what is far beyond that is another model's or damaged.
-  constexpr double kMostDifference = 0.1;
-  if (!(difference <= kMostDifference)) {
+  if (!(difference <= engine::kMostPageDifference)) {
     report.problems.push_back(
         {rows.front().source,
          fmt::format("the stored KV of the passage at byte {} differs from a fresh one by "

@@ -1,111 +1,8 @@
-// A memory over a tiny random model: what holds whatever the model says. Answers are noise here; accounting,
-// equality of policies, durability and erasure are not.
-#include "rhapsode/memory.h"
-
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <random>
-
-#include "index/whitening.h"
-#include "support/temporary_folder.h"
-#include "support/tiny_models.h"
+// What a memory keeps: adding, updating, forgetting, healing.
+#include "engine/memory_fixture.h"
 
 namespace rhapsode {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr char kModel[] = "qwen2-f32";
-
-// Any fixed map serves: the router's quality is not what is tested here.
-fs::path random_whitening(const Engine& engine, const fs::path& path, int dimensions) {
-  const int layer = std::min((engine.model().layers + 4) / 5, engine.model().layers - 1);
-  index::WhiteningTrainer trainer(dimensions, layer, "tiny");
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal;
-  std::vector<float> state(dimensions);
-  for (int i = 0; i < 4 * dimensions; ++i) {
-    for (float& value : state) value = normal(random);
-    trainer.add_chunk(state);
-    trainer.add_question_token(state);
-  }
-  const auto whitening = trainer.finish(/*few_are_enough=*/true);
-  EXPECT_TRUE(whitening.ok());
-  EXPECT_TRUE(whitening->save(path).ok());
-  return path;
-}
-
-class MemoryTest : public test::TemporaryFolder {
- protected:
-  void SetUp() override {
-    RH_REQUIRE_TINY_MODEL(path, kModel);
-    EngineOptions options;
-    options.model = path;
-    options.threads = 2;
-    options.kv_cap_bytes = 64 << 20;
-    options.cache_folder = folder_ / "home";
-    auto engine = Engine::open(options);
-    ASSERT_TRUE(engine.ok()) << engine.error().message;
-    engine_ = std::move(engine).value();
-    fs::create_directories(folder_ / "docs");
-  }
-
-  MemoryOptions options(bool read_only = false) {
-    MemoryOptions options;
-    options.folder = folder_ / "memory";
-    options.create = !read_only;
-    options.read_only = read_only;
-    options.whitening = folder_ / "tiny.rhw";
-    if (!fs::exists(options.whitening)) random_whitening(*engine_, options.whitening, embedding());
-    return options;
-  }
-  // Of the tiny models: heads x head dimension.
-  int embedding() const { return engine_->model().heads * engine_->model().head_dim; }
-
-  std::unique_ptr<Memory> open(bool read_only = false) {
-    auto memory = Memory::open(*engine_, options(read_only));
-    EXPECT_TRUE(memory.ok()) << memory.error().message;
-    return std::move(memory).value();
-  }
-
-  void write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_ / "docs" / name).parent_path());
-    std::ofstream(folder_ / "docs" / name) << text;
-  }
-
-  AddReport add(Memory& memory, AddOptions options = {}) {
-    if (options.paths.empty()) options.paths = {(folder_ / "docs").string()};
-    auto report = memory.add(options);
-    EXPECT_TRUE(report.ok()) << report.error().message;
-    return report.ok() ? report.value() : AddReport{};
-  }
-
-  AskOptions asking(const std::string& question, ReadPolicy policy) {
-    AskOptions options;
-    options.question = question;
-    options.policy = policy;
-    options.max_tokens = 8;
-    options.cite = false;
-    return options;
-  }
-
-  Answer ask(Memory& memory, const AskOptions& options) {
-    auto answer = memory.ask(options);
-    EXPECT_TRUE(answer.ok()) << answer.error().message;
-    return answer.ok() ? answer.value() : Answer{};
-  }
-
-  std::unique_ptr<Engine> engine_;
-};
-
-std::string paragraphs(int count, const std::string& word) {
-  std::string text;
-  for (int i = 0; i < count; ++i) {
-    text += word + " number " + std::to_string(i) + " stands in the hall of the " + word + " house.\n\n";
-  }
-  return text;
-}
 
 TEST_F(MemoryTest, ASecondAddOfAnUnchangedTreeEvaluatesNothing) {
   write("a.txt", paragraphs(30, "lamp"));
@@ -136,38 +33,7 @@ TEST_F(MemoryTest, EqualFilesAreEncodedOnceAndOutliveOneAnother) {
   EXPECT_EQ(memory->search("lamp", {})->size(), 1u);
 }
 
-TEST_F(MemoryTest, ReuseReadsStoredKvAndEvaluatesNoDocumentToken) {
-  for (int i = 0; i < 6; ++i)
-    write("d" + std::to_string(i) + ".txt", paragraphs(12, "lamp" + std::to_string(i)));
-  auto memory = open();
-  add(*memory);
-  const Answer first = ask(*memory, asking("Where is lamp3?", ReadPolicy::kReuse));
-  EXPECT_EQ(first.policy, ReadPolicy::kReuse);
-  EXPECT_EQ(first.usage.cached_tokens + first.usage.evaluated_tokens, first.usage.prompt_tokens);
-  EXPECT_GT(first.usage.memory_tokens_read, 0);
-  EXPECT_GE(first.usage.cached_tokens, first.usage.memory_tokens_read);
-  const Answer full = ask(*memory, asking("Where is lamp3?", ReadPolicy::kFull));
-  EXPECT_EQ(full.usage.cached_tokens, 0);
-  EXPECT_EQ(full.usage.evaluated_tokens, full.usage.prompt_tokens);
-  EXPECT_EQ(full.usage.prompt_tokens, first.usage.prompt_tokens);
-  ask(*memory, asking("Where is lamp3?", ReadPolicy::kPrefix));
-  const Answer again = ask(*memory, asking("Where is lamp3?", ReadPolicy::kPrefix));
-  EXPECT_EQ(again.usage.evaluated_tokens, 1);
-}
-
 // The first passage behind the prefix is where it was encoded: reuse of it alone is exact.
-TEST_F(MemoryTest, ReuseOfOnePassageAnswersAsFullAttentionDoes) {
-  write("a.txt", paragraphs(6, "lamp"));
-  auto memory = open();
-  add(*memory);
-  for (const char* question : {"Where is the lamp?", "Who stands in the hall?", "Which number is it?"}) {
-    const Answer full = ask(*memory, asking(question, ReadPolicy::kFull));
-    const Answer reuse = ask(*memory, asking(question, ReadPolicy::kReuse));
-    ASSERT_EQ(full.passages.size(), 1u);
-    EXPECT_EQ(full.text, reuse.text) << question;
-  }
-}
-
 TEST_F(MemoryTest, KvIsMadeFromTextOnFirstReadAndKeptForTheNextProcess) {
   write("a.txt", paragraphs(6, "lamp"));
   {
@@ -391,6 +257,7 @@ TEST_F(MemoryTest, VerifyFindsAFlippedByteAndReadingHealsIt) {
   EXPECT_EQ(memory->stats()->quarantined, 1u);
 }
 
+// The verdict of the model decides what `auto` does.
 TEST_F(MemoryTest, WhatIsStoredCanBeLookedAtWithoutTheModel) {
   write("a.txt", paragraphs(6, "lamp"));
   open()->add([&] {

@@ -8,6 +8,10 @@
 
 namespace rhapsode::engine {
 
+// Batches of another shape round differently, int8 pages by some 0.01; what is far beyond that is another
+// model's, or damaged.
+inline constexpr double kMostPageDifference = 0.1;
+
 // The largest root mean square difference of a (layer, KV head)'s K or V over all tokens, relative to the
 // root mean square of its values in `a`. NaN where either holds one. Cost: one pass over both.
 double page_difference(const kernels::KvShape& shape, std::span<const store::PagePin> a,

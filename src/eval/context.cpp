@@ -31,19 +31,21 @@ bool read_percent(std::string_view text, double& percent) {
 }
 
 bool read_reading(std::string_view text, Context& context) {
+  const bool named_all = text.find('=') == std::string_view::npos;
   const std::string_view policy = take_until(text, '=');
   const auto found = std::find_if(kReadings.begin(), kReadings.end(),
                                   [&](ReadPolicy p) { return policy == rhapsode::to_string(p); });
   if (found == kReadings.end()) return false;
   context.policy = *found;
-  if (text.empty()) return true;
+  if (named_all) return true;
   if (context.policy != ReadPolicy::kBlend) return false;
+  const bool has_percent = text.find('@') != std::string_view::npos;
   const std::string_view name = take_until(text, '@');
   const auto selector = std::find_if(kSelectors.begin(), kSelectors.end(),
                                      [&](BlendSelector s) { return name == rhapsode::to_string(s); });
   if (selector == kSelectors.end()) return false;
   context.selector = *selector;
-  return text.empty() || read_percent(text, context.percent);
+  return !has_percent || read_percent(text, context.percent);
 }
 
 auto rank_of(const Context& context) {
@@ -77,7 +79,8 @@ std::optional<Context> context_named(std::string_view name) {
   }
   context.kind = static_cast<Kind>(kind - kKinds.begin());
   const bool reads = context.kind >= Kind::kOwn;
-  if (rest.empty()) return context.kind == Kind::kOwn ? std::nullopt : std::optional(context);
+  const bool alone = first.size() == name.size();
+  if (alone) return context.kind == Kind::kOwn ? std::nullopt : std::optional(context);
   if (!reads || !read_reading(rest, context)) return std::nullopt;
   return context;
 }

@@ -43,6 +43,7 @@ struct Question {
   std::vector<std::string> values;   // all of them are asked for (value_recall); empty: no such question
   std::vector<Evidence> gold;        // all of them are needed
   std::vector<Span> own;             // what it came with, gold and distractors, in its order
+  int answer_tokens = 0;             // most to generate; 0: as the task says
 };
 
 struct Dataset {

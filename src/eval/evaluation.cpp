@@ -75,7 +75,7 @@ Status Evaluation::run(ResultsFile& results,
   progress.total = static_cast<int>(plan_.questions().size() * plan_.contexts().size());
   for (const int number : plan_.questions()) {
     const Question& question = plan_.question(number);
-    kept_ = {&question, std::nullopt, {}};
+    kept_ = {&question, std::nullopt, {}, {}};
     for (const Context& context : plan_.contexts()) {
       progress.question = &question;
       progress.context = context;
@@ -98,7 +98,7 @@ Status Evaluation::run(ResultsFile& results,
 }
 
 Record Evaluation::ask(const Question& question, const Context& context) {
-  if (kept_.question != &question) kept_ = {&question, std::nullopt, {}};
+  if (kept_.question != &question) kept_ = {&question, std::nullopt, {}, {}};
   Record record;
   record.group = question.group;
   record.id = question.id;
@@ -116,7 +116,7 @@ Status Evaluation::measure(const Question& question, const Context& context, Rec
   if (options_.recall_only) return {};
   RH_TRY(ReadRequest request, request_for(question, context, record));
   RH_TRY_STATUS(answer(request, context, question, record));
-  score_text(question, record);
+  if (!question.answers.empty()) score_text(question, record);
   if (plan_.task().cite) score_citations(question, record);
   if (!options_.fidelity) return {};
   if (is_searched(context)) {
@@ -135,7 +135,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
   request.blend = {context.selector, context.percent / 100, options_.seed};
   request.most_passages = options_.passages;
   request.budget_tokens = options_.budget_tokens;
-  request.max_tokens = plan_.task().max_tokens;
+  request.max_tokens = question.answer_tokens > 0 ? question.answer_tokens : plan_.task().max_tokens;
   request.cite = plan_.task().cite;
   if (context.kind == Context::Kind::kGold) request.places = plan_.gold_places(question);
   if (context.kind == Context::Kind::kOwn) request.places = plan_.own_places(question);
@@ -204,7 +204,10 @@ Status Evaluation::answer(const ReadRequest& request, const Context& context, co
     record.scores["charged"] = record.reply.usage.charged_tokens / record.reply.usage.memory_tokens_read;
   }
   if (!question.gold.empty()) record.scores["gold_read"] = share_of_gold(record.read, question);
-  if (context == Context::kFull) kept_.full_ttft_ms = record.reply.timing.ttft_ms;
+  if (context == Context::kFull) {
+    kept_.full_ttft_ms = record.reply.timing.ttft_ms;
+    kept_.full_reply = record.reply.text;
+  }
   return {};
 }
 
@@ -250,7 +253,7 @@ void Evaluation::score_citations(const Question& question, Record& record) {
 
 // Full attention over these places, as text.
 Result<ScoredAnswer> Evaluation::full_score(const ReadRequest& request, const std::vector<Span>& places,
-                                            const Question& question) {
+                                            const ScoredText& text) {
   for (const auto& [known, scored] : kept_.full_scores) {
     if (known == places) return scored;
   }
@@ -258,20 +261,28 @@ Result<ScoredAnswer> Evaluation::full_score(const ReadRequest& request, const st
   full.closed = false;
   full.policy = ReadPolicy::kFull;
   full.places = places;
-  RH_TRY(ScoredAnswer scored, subject_.score(full, question.answers.front(), kMostScoredTokens));
+  RH_TRY(ScoredAnswer scored, subject_.score(full, text.text, text.most_tokens));
   kept_.full_scores.emplace_back(places, scored);
   return scored;
 }
 
+// What likelihoods are compared over: the gold answer, or, of questions that have none, what full attention
+// said.
+ScoredText Evaluation::scored_text(const Question& question) const {
+  if (!question.answers.empty()) return {question.answers.front(), kMostScoredTokens, ""};
+  return {kept_.full_reply, question.answer_tokens, "long_"};
+}
+
 Status Evaluation::score_fidelity(ReadRequest request, const Context& context, const Question& question,
                                   Record& record) {
-  if (question.answers.empty()) return {};
-  RH_TRY(ScoredAnswer scored, subject_.score(request, question.answers.front(), kMostScoredTokens));
+  const ScoredText text = scored_text(question);
+  if (text.text.empty()) return {};
+  RH_TRY(ScoredAnswer scored, subject_.score(request, text.text, text.most_tokens));
   const size_t tokens = scored.tokens.size();
   if (tokens == 0) return {};
   double nll = 0;
   for (size_t t = 0; t < tokens; ++t) nll -= scored.row(t)[static_cast<size_t>(scored.tokens[t])];
-  record.scores["nll"] = nll / static_cast<double>(tokens);
+  record.scores[text.prefix + "nll"] = nll / static_cast<double>(tokens);
   const std::optional<std::vector<Span>> compared_with =
       is_searched(context) ? request.places : plan_.own_places(question);
   if (!request.closed && request.policy == ReadPolicy::kFull && request.places == compared_with) {
@@ -280,18 +291,29 @@ Status Evaluation::score_fidelity(ReadRequest request, const Context& context, c
   }
   const auto& contexts = plan_.task().contexts;
   if (std::find(contexts.begin(), contexts.end(), Context::kFull) == contexts.end()) return {};
-  RH_TRY(const ScoredAnswer full, full_score(request, *compared_with, question));
+  RH_TRY(const ScoredAnswer full, full_score(request, *compared_with, text));
   if (full.tokens != scored.tokens || full.vocabulary != scored.vocabulary) {
     return make_error(ErrorKind::kInternal, "two scores of one answer differ in their tokens");
   }
+  compare(full, scored, text.prefix, record);
+  return {};
+}
+
+void Evaluation::compare(const ScoredAnswer& full, const ScoredAnswer& scored, const std::string& prefix,
+                         Record& record) {
+  const size_t tokens = scored.tokens.size();
   double divergence = 0, agreement = 0;
+  size_t first_divergence = tokens;
   for (size_t t = 0; t < tokens; ++t) {
     divergence += kl_divergence(full.row(t), scored.row(t));
-    agreement += argmax(full.row(t)) == argmax(scored.row(t));
+    const bool agrees = argmax(full.row(t)) == argmax(scored.row(t));
+    agreement += agrees;
+    if (!agrees) first_divergence = std::min(first_divergence, t);
   }
-  record.scores["kl"] = divergence / static_cast<double>(tokens);
-  record.scores["top1"] = agreement / static_cast<double>(tokens);
-  return {};
+  record.scores[prefix + "kl"] = divergence / static_cast<double>(tokens);
+  record.scores[prefix + "top1"] = agreement / static_cast<double>(tokens);
+  // Tokens that greedy decoding would say alike.
+  if (!prefix.empty()) record.scores["first_divergence"] = static_cast<double>(first_divergence);
 }
 
 std::vector<RankedPassage> Evaluation::placed(const Question& question,

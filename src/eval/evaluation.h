@@ -27,6 +27,13 @@ struct EvaluationProgress {
   Context context = Context::kClosed;
 };
 
+// A text whose likelihood is measured, and the name that its scores get.
+struct ScoredText {
+  std::string text;
+  int most_tokens = 0;
+  std::string prefix;
+};
+
 class Evaluation {
  public:
   Evaluation(const Plan& plan, const Options& options, Subject& subject)
@@ -47,6 +54,7 @@ class Evaluation {
   struct Kept {
     const Question* question = nullptr;
     std::optional<double> full_ttft_ms;
+    std::string full_reply;
     std::vector<std::pair<std::vector<Span>, ScoredAnswer>> full_scores;  // full attention, by what was read
   };
 
@@ -58,7 +66,10 @@ class Evaluation {
   Status score_fidelity(ReadRequest request, const Context& context, const Question& question,
                         Record& record);
   Result<ScoredAnswer> full_score(const ReadRequest& request, const std::vector<Span>& places,
-                                  const Question& question);
+                                  const ScoredText& text);
+  ScoredText scored_text(const Question& question) const;
+  static void compare(const ScoredAnswer& full, const ScoredAnswer& scored, const std::string& prefix,
+                      Record& record);
   void score_text(const Question& question, Record& record);
   void score_cacheblend(const Question& question, Record& record);
   void score_citations(const Question& question, Record& record);

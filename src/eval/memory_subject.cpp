@@ -59,6 +59,7 @@ Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& datase
   memory.folder = options.folder / "memory";
   memory.create = true;
   memory.instruction = options.instruction;
+  memory.stored_kv = options.stored_kv;
   memory.whitening = options.whitening;
   RH_TRY(subject->memory_, Memory::open(*subject->engine_, memory));
   RH_TRY_STATUS(subject->fill(options));
@@ -159,6 +160,7 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.max_tokens = request.max_tokens;
   options.cite = request.cite;
   options.abstain = false;
+  options.self_check = 0;
   options.policy = request.policy;
   options.blend = request.blend;
   if (request.closed) {

@@ -25,8 +25,9 @@ struct MemorySubjectOptions {
   std::filesystem::path folder;
   std::filesystem::path whitening;  // empty: the one shipped for the model
   std::string instruction;
-  std::vector<int> documents;  // those to be held, by number
-  bool encode = false;         // store KV of all of them now
+  std::optional<KvStorage> stored_kv;  // unset: the engine's type
+  std::vector<int> documents;          // those to be held, by number
+  bool encode = false;                 // store KV of all of them now
   std::function<bool(const AddProgress&)> on_progress;
 };
 

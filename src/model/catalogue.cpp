@@ -47,18 +47,6 @@ class Fields {
     complain(key, "is not a list of at least one");
     return nullptr;
   }
-  double number(const char* key) {
-    const auto found = object_.find(key);
-    if (found != object_.end() && found->is_number()) return found->get<double>();
-    complain(key, "is not a number");
-    return 0;
-  }
-  bool flag(const char* key) {
-    const auto found = object_.find(key);
-    if (found != object_.end() && found->is_boolean()) return found->get<bool>();
-    complain(key, "is not true or false");
-    return false;
-  }
   void complain(const char* key, const char* what) {
     if (status_.ok()) status_ = make_error(ErrorKind::kCorrupt, "{}: '{}' {}", where_, key, what);
   }
@@ -106,20 +94,6 @@ Result<ModelSource> parse_source(const Json& json, const std::string& where) {
   return source;
 }
 
-Result<ReuseVerdict> parse_reuse(const Json& json, const std::string& where) {
-  if (!json.is_object()) return make_error(ErrorKind::kCorrupt, "{}: 'reuse' is not an object", where);
-  Fields fields(json, where + ", 'reuse'");
-  ReuseVerdict reuse;
-  reuse.allowed = fields.flag("allowed");
-  reuse.kl = fields.number("kl");
-  reuse.f1_loss = fields.number("f1_loss");
-  reuse.f1_half_width = fields.number("f1_half_width");
-  reuse.questions = static_cast<int>(fields.count("questions"));
-  reuse.least_tokens = static_cast<int>(fields.count("least_tokens"));
-  RH_TRY_STATUS(fields.status());
-  return reuse;
-}
-
 Result<CatalogueEntry> parse_entry(const Json& json, const std::string& label) {
   if (!json.is_object()) return make_error(ErrorKind::kCorrupt, "{}: a model is not an object", label);
   CatalogueEntry entry;
@@ -145,8 +119,8 @@ Result<CatalogueEntry> parse_entry(const Json& json, const std::string& label) {
     RH_TRY(ModelSource source, parse_source(json_source, fields.where()));
     entry.sources.push_back(std::move(source));
   }
-  if (const auto reuse = json.find("reuse"); reuse != json.end()) {
-    RH_TRY(entry.reuse, parse_reuse(*reuse, fields.where()));
+  if (const auto readings = json.find("readings"); readings != json.end()) {
+    RH_TRY(entry.readings, parse_readings(readings->dump(), fields.where() + ", 'readings'"));
   }
   return entry;
 }

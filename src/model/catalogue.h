@@ -7,12 +7,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "model/verdict_file.h"
 
 namespace rhapsode::model {
 
@@ -31,16 +31,6 @@ struct ModelSource {
   std::string shown() const;  // for messages: the URL, or "NAME VERSION and N more packages"
 };
 
-// What was measured of reading stored KV at new positions with this model (docs/results.md).
-struct ReuseVerdict {
-  bool allowed = false;
-  double kl = 0;       // of next-token distributions, against full attention
-  double f1_loss = 0;  // full - reuse; its half-width in f1_half_width
-  double f1_half_width = 0;
-  int questions = 0;
-  int least_tokens = 0;  // passages shorter than this on average lose more: they are read as text
-};
-
 struct CatalogueEntry {
   std::string name;
   std::string title;
@@ -48,11 +38,11 @@ struct CatalogueEntry {
   std::string license;
   std::string license_url;
   uint64_t parameters = 0;
-  uint64_t kv_bytes_per_token = 0;    // keys and values of one token in f16
-  uint64_t bytes = 0;                 // of the file; 0: unknown
-  std::string sha256;                 // of the file; empty: not pinned
-  std::vector<ModelSource> sources;   // tried in order
-  std::optional<ReuseVerdict> reuse;  // absent: not measured
+  uint64_t kv_bytes_per_token = 0;        // keys and values of one token in f16
+  uint64_t bytes = 0;                     // of the file; 0: unknown
+  std::string sha256;                     // of the file; empty: not pinned
+  std::vector<ModelSource> sources;       // tried in order
+  std::vector<MeasuredReading> readings;  // empty: not measured
 };
 
 class Catalogue {

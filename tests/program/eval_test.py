@@ -163,6 +163,45 @@ class Evaluation(EvalCase):
         self.assertFalse(self.results.exists())
 
 
+class Calibration(ProgramCase):
+    def setUp(self):
+        super().setUp()
+        self.text = self.home / "account.txt"
+        self.text.write_text("".join(f"Paragraph {i} says what the one before it has left out of the account.\n\n"
+                                     for i in range(400)))
+        self.verdict = self.home / "verdict.json"
+
+    def calibrate(self, *arguments, code=0):
+        result = self.run_program("calibrate", "--verdict-file", str(self.verdict), *arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result
+
+    def test_a_verdict_holds_a_row_for_each_way_and_size_of_passages(self):
+        shown = self.calibrate(str(self.text))
+        verdict = json.loads(self.verdict.read_text())
+        rows = {(row["policy"], row["selector"], row["share"], row["least_tokens"]) for row in verdict["readings"]}
+        ways = [("reuse", "", 0), ("blend", "attention+first", 0.15), ("blend", "attention+first", 0.3)]
+        self.assertEqual(rows, {(*way, least) for way in ways for least in (0, 256)})
+        self.assertEqual({row["questions"] for row in verdict["readings"]}, {12})
+        self.assertIn("blend 15 % by attention+first, up to 255 tokens", shown.stdout)
+        self.assertIn(f"the verdict is {self.verdict}", shown.stderr)
+        again = json.loads(self.calibrate("--json", str(self.text)).stdout)
+        self.assertEqual(again["file"], str(self.verdict))
+        self.assertEqual(len(again["readings"]), 6)
+
+    def test_measurements_of_another_stored_type_are_kept(self):
+        self.calibrate(str(self.text))
+        self.calibrate("--stored-kv", "i8", str(self.text))
+        stored = [row["stored"] for row in json.loads(self.verdict.read_text())["readings"]]
+        self.assertEqual(sorted(stored), ["f16"] * 6 + ["i8"] * 6)
+
+    def test_too_little_text_is_refused(self):
+        self.text.write_text("One line.\n\nAnother.\n")
+        result = self.calibrate(str(self.text), code=2)
+        self.assertIn("give more text", result.stderr)
+        self.assertFalse(self.verdict.exists())
+
+
 if __name__ == "__main__":
     ProgramCase.program = os.path.abspath(sys.argv.pop(1))
     unittest.main()

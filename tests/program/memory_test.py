@@ -31,7 +31,7 @@ HOURS = "Das Rathaus öffnet um neun. 市役所は九時に開きます。\n"
 
 PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "page", "tokens", "header", "tier"]
 FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "text"]
-ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "finish",
+ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "finish",
                  "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
                 "generated_tokens", "memory_tokens_read", "charged_tokens"]

@@ -24,7 +24,7 @@ TIMING_FIELDS = ["load_ms", "queue_ms", "tokenize_ms", "prefill_ms", "ttft_ms", 
 MODEL_FIELDS = ["name", "architecture", "weights", "file_bytes", "parameters", "layers", "heads", "kv_heads",
                 "head_dim", "vocabulary", "trained_context_tokens", "kv_bytes_per_token"]
 COMMANDS = ["add", "ask", "search", "chat", "list", "show", "forget", "stats", "verify", "export", "import", "generate",
-            "pull", "inspect", "bench", "eval", "routing", "config"]
+            "pull", "inspect", "bench", "eval", "routing", "calibrate", "config"]
 
 
 class Generate(ProgramCase):
