@@ -98,7 +98,7 @@ constexpr Command kCommands[] = {
      "rhapsode routing --routing-file my-model.rhw ~/texts",
      run_routing},
     {kCalibrate, "calibrate", "[PATH...]", 0, kManyArguments,
-     "measure how far a model may be read from stored keys and values",
+     "measure what reading stored keys and values costs a model",
      "rhapsode calibrate\n"
      "rhapsode calibrate --model ./my-model.gguf --routing my-model.rhw\n"
      "rhapsode calibrate --stored-kv i8 ~/texts\n"
