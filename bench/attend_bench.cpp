@@ -1,7 +1,8 @@
 // attend on the CPU at the shapes of three models: decode in GB/s of K and V read, prefill in GFLOP/s, and
 // the share of what this machine was measured to do at most in the same run (read bandwidth; float32
 // multiply-adds). One decode iteration is all layers of a model, so that a long context does not fit the
-// caches, as in a real step.
+// caches, as in a real step. sparse: the same step where every KV head reads a budget of tokens chosen by
+// bounds; its GB/s count what it reads, bounds included.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -78,12 +79,16 @@ struct Conversation {
   KvShape shape;
   Storage storage;
   std::deque<Page> pages;
+  std::deque<PageBounds> bounds;
+  std::unique_ptr<Storage> bounds_storage;
   BatchPlan plan;
   std::vector<float> q, k, v, out;
   std::unique_ptr<cpu::CpuAttention> attention;
 
   Conversation(const Model& model, int layers, KvType type, int context, int rows);
   void fill(const Model& model, int rows);
+  // Lets the row read `budget` tokens in each layer and KV head.
+  void limit(const Model& model, int budget, const SparseOptions& sparse);
 };
 
 Conversation::Conversation(const Model& model, int layers, KvType type, int context, int rows)
@@ -132,6 +137,20 @@ void Conversation::fill(const Model& model, int rows) {
   }
 }
 
+void Conversation::limit(const Model& model, int budget, const SparseOptions& sparse) {
+  const size_t bytes = sparse.bounds.block_bytes(shape);
+  bounds_storage = std::make_unique<Storage>(bytes * pages.size());
+  for (size_t i = 0; i < pages.size(); ++i) {
+    bounds.push_back({bounds_storage->data() + i * bytes, 0, 0});
+    pages[i].bounds = &bounds.back();
+  }
+  plan.sequences.front().read_budget = budget;
+  AttendLayer layer{model.heads, 1.0f / std::sqrt(static_cast<float>(model.head_dim)), 0, 0.0f, {}};
+  layer.rope.dimensions = model.head_dim;
+  attention = std::make_unique<cpu::CpuAttention>(
+      shape, std::vector<AttendLayer>(static_cast<size_t>(model.layers), layer), sparse);
+}
+
 void run_layer(Conversation& conversation, ThreadTeam& team, int layer) {
   const int64_t q_stride = static_cast<int64_t>(conversation.q.size()) / conversation.plan.rows();
   const int64_t k_stride = static_cast<int64_t>(conversation.k.size()) / conversation.plan.rows();
@@ -145,6 +164,9 @@ void run_layer(Conversation& conversation, ThreadTeam& team, int layer) {
                                    q_stride};
   const int nth = team.size();
   team.run([&](int ith) { conversation.attention->write(layer, tensors, ith, nth); });
+  if (conversation.attention->selects()) {
+    team.run([&](int ith) { conversation.attention->select(layer, tensors, ith, nth); });
+  }
   team.run([&](int ith) { conversation.attention->attend(layer, tensors, ith, nth); });
   team.run([&](int ith) { conversation.attention->combine(layer, tensors, ith, nth); });
 }
@@ -169,6 +191,30 @@ void decode(benchmark::State& state, const BenchCase& c) {
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
   state.counters["of_peak"] =
       benchmark::Counter(bytes * 1e-9 / peak_of(c.threads).read_gb_per_s, benchmark::Counter::kIsRate);
+}
+
+struct SparseCase {
+  BenchCase decode;
+  int budget;
+  SparseOptions options;
+};
+
+void sparse(benchmark::State& state, const SparseCase& c) {
+  const Model& model = c.decode.model;
+  Conversation conversation(model, model.layers, c.decode.type, c.decode.context, 1);
+  conversation.limit(model, c.budget, c.options);
+  ThreadTeam& team = team_of(c.decode.threads);
+  const auto step = [&] {
+    conversation.attention->begin(conversation.plan, {c.decode.threads, false, false, false});
+    for (int layer = 0; layer < model.layers; ++layer) run_layer(conversation, team, layer);
+  };
+  step();  // makes the bounds
+  for (auto _ : state) step();
+  const double page = static_cast<double>(conversation.shape.page_bytes()) * model.layers;
+  const double bounds = static_cast<double>(c.options.bounds.block_bytes(conversation.shape));
+  const double bytes = (page * c.budget + bounds * c.decode.context) / kPageTokens;
+  state.counters["GB/s"] =
+      benchmark::Counter(bytes * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
 void prefill(benchmark::State& state, const BenchCase& c) {
@@ -196,6 +242,31 @@ void add(const std::string& kind, void (*run)(benchmark::State&, const BenchCase
       ->MinTime(0.2)
       ->Unit(benchmark::kMicrosecond);
 }
+
+void add_sparse(const SparseCase& c) {
+  const std::string name = std::string("sparse/") + c.decode.model.name +
+                           "/context:" + std::to_string(c.decode.context) +
+                           "/budget:" + std::to_string(c.budget) + "/" + to_string(c.options.bounds.kind) +
+                           std::to_string(c.options.bounds.group_slots) +
+                           (c.options.scope == SelectionScope::kLayer ? "/layer" : "") +
+                           "/threads:" + std::to_string(c.decode.threads);
+  benchmark::RegisterBenchmark(name.c_str(), [c](benchmark::State& state) { sparse(state, c); })
+      ->UseRealTime()
+      ->MinTime(0.2)
+      ->Unit(benchmark::kMicrosecond);
+}
+
+const bool kSparseRegistered = [] {
+  for (const int threads : {1, 2}) {
+    const BenchCase decode_32k{kModels[1], KvType::kF16, 32768, threads, false};
+    add("decode", decode, decode_32k);
+    for (const int budget : {512, 1024, 2048, 4096, 8192}) add_sparse({decode_32k, budget, {}});
+    add_sparse({decode_32k, 2048, {{BoundKind::kBox, 64}, SelectionScope::kKvHead}});
+    add_sparse({decode_32k, 2048, {{BoundKind::kBall, 16}, SelectionScope::kKvHead}});
+    add_sparse({decode_32k, 2048, {{BoundKind::kBox, 16}, SelectionScope::kLayer}});
+  }
+  return true;
+}();
 
 const bool kRegistered = [] {
   for (const Model& model : kModels) {

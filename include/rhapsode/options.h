@@ -23,6 +23,22 @@ struct AdapterOptions {
   float scale = 1.0f;
 };
 
+// Block-sparse decode: behind a long context a decode step reads only the tokens that can matter most, found
+// by bounds on the attention scores of small groups of tokens. Approximate, and said so in
+// Usage::sparse_tokens; exact while a context is within the budget. Prefill always reads everything.
+enum class KeyBounds : uint8_t {
+  kBox,   // smallest and largest key in each dimension: tighter
+  kBall,  // mean and radius: half the memory and the work
+};
+
+struct SparseDecodeOptions {
+  int budget_tokens = 0;  // most tokens a step reads in each layer and KV head, at least 256; 0: all
+  int group_tokens =
+      16;  // tokens under one bound, read together: 16, 32 or 64. Smaller finds more, costs more
+  KeyBounds bounds = KeyBounds::kBox;
+  bool per_layer = false;  // all KV heads of a layer read the same tokens, instead of each its own
+};
+
 struct EngineOptions {
   std::filesystem::path model;           // a GGUF file
   std::vector<AdapterOptions> adapters;  // applied together, in order
@@ -35,6 +51,7 @@ struct EngineOptions {
   int pass_ms = 250;       // aim for a pass while somebody waits for the next token: shorter prefill chunks
   uint64_t kv_cap_bytes = 0;           // bytes of KV pages, prefix cache included; 0: a quarter of the memory
   bool prefix_cache = true;            // keep and reuse the KV of exact prefixes
+  SparseDecodeOptions sparse_decode;   // off by default
   bool deterministic = false;          // same bytes whatever the cache, batch and thread count; slower
   std::filesystem::path cache_folder;  // for weight copies; empty: $RHAPSODE_HOME or ~/.cache/rhapsode
   uint64_t weight_cache_cap_bytes = 8ull << 30;
@@ -68,6 +85,7 @@ struct Request {
   int max_tokens = 256;  // 0: prefill only, to warm the prefix cache
   SamplingOptions sampling;
   std::vector<std::string> stop;  // the text ends before the first of these
+  int decode_budget_tokens = -1;  // of sparse decode; -1: the engine's, 0: read everything
   bool ignore_end = false;        // go on after the model's end-of-generation token
   int top_logprobs = -1;          // -1: no log-probs; n: those of the chosen token and of the n likeliest
   bool logits =

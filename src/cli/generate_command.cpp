@@ -103,6 +103,12 @@ class Generator {
            fmt::format("the context was full: {} of its oldest tokens were dropped on the way",
                        usage.rolled_tokens));
     }
+    if (usage.sparse_tokens > 0) {
+      note(Style::kYellow,
+           fmt::format("{} of {} tokens are approximate: each read at most --decode-budget {} of its context",
+                       usage.sparse_tokens, usage.generated_tokens,
+                       settings_.engine.sparse_decode.budget_tokens));
+    }
     if (response.finish == FinishReason::kContext) {
       note(Style::kYellow,
            "the context is full; a larger --context leaves more room, --roll-context goes on without "

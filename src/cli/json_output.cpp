@@ -43,13 +43,10 @@ Json error_json(const Error& error) {
 }
 
 Json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"cached_tokens", usage.cached_tokens},
-          {"evaluated_tokens", usage.evaluated_tokens},
-          {"generated_tokens", usage.generated_tokens},
-          {"truncated_tokens", usage.truncated_tokens},
-          {"rolled_tokens", usage.rolled_tokens},
-          {"cache_miss", usage.cache_miss}};
+  return {{"prompt_tokens", usage.prompt_tokens},       {"cached_tokens", usage.cached_tokens},
+          {"evaluated_tokens", usage.evaluated_tokens}, {"generated_tokens", usage.generated_tokens},
+          {"truncated_tokens", usage.truncated_tokens}, {"rolled_tokens", usage.rolled_tokens},
+          {"sparse_tokens", usage.sparse_tokens},       {"cache_miss", usage.cache_miss}};
 }
 
 Json timing_json(const StageTimes& timing, const ModelInfo& model) {

@@ -41,6 +41,7 @@ Json ask_usage_json(const AskUsage& usage) {
           {"evaluated_tokens", usage.evaluated_tokens},
           {"probe_tokens", usage.probe_tokens},
           {"generated_tokens", usage.generated_tokens},
+          {"sparse_tokens", usage.sparse_tokens},
           {"memory_tokens_read", usage.memory_tokens_read},
           {"charged_tokens", rounded(usage.charged_tokens)}};
 }

@@ -62,10 +62,11 @@ enum class OptionGroup : uint8_t {
 const char* title(OptionGroup group);  // "Sampling"
 
 // The member of Settings that an option writes; its type decides how text is read.
-using Slot = std::variant<bool*, int*, uint32_t*, float*, double*, uint64_t*, std::string*,
-                          std::filesystem::path*, std::vector<int>*, std::vector<std::string>*,
-                          std::vector<AdapterOptions>*, std::optional<uint64_t>*, KvStorage*,
-                          std::optional<KvStorage>*, WeightFormat*, ReadPolicy*, BlendSelector*, ReadOrder*>;
+using Slot =
+    std::variant<bool*, int*, uint32_t*, float*, double*, uint64_t*, std::string*, std::filesystem::path*,
+                 std::vector<int>*, std::vector<std::string>*, std::vector<AdapterOptions>*,
+                 std::optional<uint64_t>*, KvStorage*, std::optional<KvStorage>*, WeightFormat*, KeyBounds*,
+                 ReadPolicy*, BlendSelector*, ReadOrder*>;
 
 // Allowed values of a number; of each element, for lists.
 struct Range {

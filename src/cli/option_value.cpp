@@ -35,6 +35,11 @@ constexpr std::array<Choice<BlendSelector>, 6> kSelectors{
 constexpr std::array<Choice<ReadOrder>, 2> kOrders{
     {{"sequential", ReadOrder::kSequential}, {"parallel", ReadOrder::kParallel}}};
 
+constexpr std::array<Choice<KeyBounds>, 2> kKeyBounds{{{"box", KeyBounds::kBox}, {"ball", KeyBounds::kBall}}};
+
+constexpr auto& choices_of(KeyBounds) {
+  return kKeyBounds;
+}
 constexpr auto& choices_of(KvStorage) {
   return kKvTypes;
 }
@@ -118,6 +123,7 @@ class Parser {
   Status operator()(std::filesystem::path* out) const { return set(out, std::filesystem::path(last())); }
   Status operator()(KvStorage* out) const { return choice(out); }
   Status operator()(WeightFormat* out) const { return choice(out); }
+  Status operator()(KeyBounds* out) const { return choice(out); }
   Status operator()(ReadPolicy* out) const { return choice(out); }
   Status operator()(BlendSelector* out) const { return choice(out); }
   Status operator()(ReadOrder* out) const { return choice(out); }
@@ -225,6 +231,7 @@ struct Printer {
     return text;
   }
   std::string operator()(const KvStorage* value) const { return choice(*value); }
+  std::string operator()(const KeyBounds* value) const { return choice(*value); }
   std::string operator()(const WeightFormat* value) const { return choice(*value); }
   std::string operator()(const ReadPolicy* value) const { return choice(*value); }
   std::string operator()(const BlendSelector* value) const { return choice(*value); }

@@ -241,6 +241,7 @@ void Memory::Asking::account(const Response& response) {
   usage.recomputed_tokens = static_cast<int>(reading_.blend.tokens.size());
   usage.evaluated_tokens = response.usage.evaluated_tokens + made_tokens_;
   usage.generated_tokens = response.usage.generated_tokens;
+  usage.sparse_tokens = response.usage.sparse_tokens;
   const bool stored = reads_stored();
   int end = static_cast<int>(memory_.frame->prefix().size());
   const int cached = std::max(response.usage.cached_tokens, end);

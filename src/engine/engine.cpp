@@ -38,7 +38,22 @@ std::string dominant_type(const model::GgufFile& file) {
   return most == bytes.end() ? "" : ggml_type_name(static_cast<ggml_type>(most->first));
 }
 
+constexpr int kLeastDecodeBudget = 256;  // what is read always, and one page of choice
+
+Status check_budget(int tokens) {
+  if (tokens == 0 || tokens >= kLeastDecodeBudget) return {};
+  return make_error(ErrorKind::kInvalidArgument,
+                    "a decode budget has at least {} tokens, or 0 to read everything; {} given",
+                    kLeastDecodeBudget, tokens);
+}
+
 Status check_options(const EngineOptions& options) {
+  const int group = options.sparse_decode.group_tokens;
+  if (group != 16 && group != 32 && group != 64) {
+    return make_error(ErrorKind::kInvalidArgument, "sparse decode groups 16, 32 or 64 tokens; {} given",
+                      group);
+  }
+  RH_TRY_STATUS(check_budget(options.sparse_decode.budget_tokens));
   if (options.threads < 0 || options.threads > 1024) {
     return make_error(ErrorKind::kInvalidArgument, "threads must lie in 0..1024; {} given", options.threads);
   }
@@ -103,7 +118,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   RH_TRY(impl->context_tokens, context_of(options, impl->runner->architecture().trained_context_tokens));
   RH_TRY(impl->prompts, engine::PromptBuilder::make(impl->runner->shared_tokenizer()));
   const uint64_t cap = options.kv_cap_bytes > 0 ? options.kv_cap_bytes : memory_bytes() / 4;
-  RH_TRY(impl->pool, store::PagePool::create(impl->runner->kv_shape(), cap));
+  const size_t bounds_bytes = options.sparse_decode.budget_tokens > 0
+                                  ? runner_options.sparse.bounds.block_bytes(impl->runner->kv_shape())
+                                  : 0;
+  RH_TRY(impl->pool, store::PagePool::create(impl->runner->kv_shape(), cap, bounds_bytes));
   impl->scheduler = std::make_unique<engine::Scheduler>(
       *impl->runner, *impl->pool, impl->tracer,
       engine::SchedulerOptions{options.batch_tokens, options.pass_ms, options.prefix_cache});
@@ -122,12 +140,25 @@ Result<Generation> Engine::submit(Request request) {
   return impl_->start(std::move(state), std::move(prompt.tokens));
 }
 
+Result<int> Engine::Impl::decode_budget(const Request& request) const {
+  const int budget = request.decode_budget_tokens;
+  if (budget < 0) return options.sparse_decode.budget_tokens;
+  RH_TRY_STATUS(check_budget(budget));
+  if (budget > 0 && options.sparse_decode.budget_tokens == 0) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "this engine was opened without sparse decode, so it keeps no key bounds: open it with "
+                      "sparse_decode.budget_tokens to set a budget for a request");
+  }
+  return budget;
+}
+
 Result<Generation> Engine::Impl::start(std::shared_ptr<Generation::State> state,
                                        std::vector<int32_t> prompt) {
   state->id = next_id++;
   state->context_tokens = context_tokens;
   state->prompt = std::move(prompt);
   state->response.usage.prompt_tokens = static_cast<int>(state->prompt.size());
+  RH_TRY(state->decode_budget, decode_budget(state->request));
   state->tokens = state->prompt;
   RH_TRY(state->sampler, text::Sampler::make(runner->tokenizer(), state->request.sampling));
   state->sampler->observe(state->prompt);

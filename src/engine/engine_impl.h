@@ -29,6 +29,8 @@ struct Engine::Impl {
   double load_ms = 0;
   std::atomic<int64_t> next_id{1};
 
+  // The decode budget of a request: its own, else the engine's; 0: none.
+  Result<int> decode_budget(const Request& request) const;
   // Queues a request whose prompt is made; `state` holds what differs from an ordinary one.
   Result<Generation> start(std::shared_ptr<Generation::State> state, std::vector<int32_t> prompt);
 

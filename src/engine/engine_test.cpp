@@ -252,6 +252,89 @@ TEST_F(EngineTest, ARolledContextGoesOnWithPositionsInRange) {
   EXPECT_GE(response.usage.rolled_tokens, 500);
 }
 
+TEST_F(EngineTest, SparseDecodeIsExactWithinItsBudgetAndSaysSoBeyond) {
+  options_.context_tokens = 2048;
+  options_.deterministic = true;
+  auto dense = open();
+  const Response full = run(*dense, tokens_request(numbered(600), 40));
+  options_.sparse_decode.budget_tokens = 1024;
+  auto roomy = open();
+  const Response within = run(*roomy, tokens_request(numbered(600), 40));
+  EXPECT_EQ(signature(within), signature(full));
+  EXPECT_EQ(within.usage.sparse_tokens, 0);
+
+  options_.sparse_decode.budget_tokens = 256;
+  auto engine = open();
+  const Response sparse = run(*engine, tokens_request(numbered(600), 40));
+  // The first token comes from the prompt's own pass, which reads everything.
+  EXPECT_EQ(sparse.usage.sparse_tokens, 39);
+  EXPECT_EQ(sparse.tokens.front().logprob, full.tokens.front().logprob);
+  EXPECT_NE(signature(sparse), signature(full)) << "a quarter of the context cannot give the same bytes";
+  EXPECT_EQ(signature(run(*engine, tokens_request(numbered(600), 40))), signature(sparse));
+  Request exact = tokens_request(numbered(600), 40);
+  exact.decode_budget_tokens = 0;
+  const Response asked = run(*engine, exact);
+  EXPECT_EQ(signature(asked), signature(full));
+  EXPECT_EQ(asked.usage.sparse_tokens, 0);
+  Request wider = tokens_request(numbered(600), 40);
+  wider.decode_budget_tokens = 620;
+  EXPECT_EQ(run(*engine, wider).usage.sparse_tokens, 19);
+}
+
+TEST_F(EngineTest, SparseDecodeTakesEveryKindOfBoundAndManyRequestsAtOnce) {
+  options_.context_tokens = 2048;
+  for (const KeyBounds bounds : {KeyBounds::kBox, KeyBounds::kBall}) {
+    for (const int group : {16, 32, 64}) {
+      options_.sparse_decode = {256, group, bounds, group == 32};
+      auto engine = open();
+      std::vector<Generation> generations;
+      for (int i = 0; i < 4; ++i) {
+        generations.push_back(engine->submit(tokens_request(numbered(400 + 100 * i, i / 2), 20)).value());
+      }
+      for (Generation& generation : generations) {
+        const Response response = generation.wait().value();
+        EXPECT_EQ(response.tokens.size(), 20u);
+        EXPECT_EQ(response.usage.sparse_tokens, 19);
+      }
+    }
+  }
+}
+
+TEST_F(EngineTest, WhatSparseStepsComputedIsNeverServedAsExact) {
+  options_.context_tokens = 2048;
+  options_.sparse_decode.budget_tokens = 256;
+  auto engine = open();
+  const Response response = run(*engine, tokens_request(numbered(600), 100));
+  auto longer = numbered(600);
+  for (const int32_t token : ids(response)) longer.push_back(token);
+  EXPECT_EQ(run(*engine, tokens_request(longer, 1)).usage.cached_tokens, 600);
+}
+
+TEST_F(EngineTest, DecodeBudgetsThatCannotBeServedAreRefused) {
+  auto engine = open();
+  Request request = tokens_request(numbered(40), 2);
+  request.decode_budget_tokens = 512;
+  EXPECT_NE(refusal(*engine, request).find("opened without sparse decode"), std::string::npos);
+  request.decode_budget_tokens = 100;
+  EXPECT_NE(refusal(*engine, request).find("at least 256"), std::string::npos);
+  options_.sparse_decode.budget_tokens = 100;
+  EXPECT_FALSE(Engine::open(options_).ok());
+  options_.sparse_decode = {1024, 48, KeyBounds::kBox, false};
+  EXPECT_FALSE(Engine::open(options_).ok());
+}
+
+TEST_F(EngineTest, KeyBoundsCountUnderTheKvCap) {
+  auto probe = open();
+  options_.kv_cap_bytes = 2000 * probe->model().kv_bytes_per_token;
+  options_.context_tokens = 4096;
+  options_.sparse_decode.budget_tokens = 256;
+  auto engine = open();
+  // Boxes of sixteen tokens take a sixteenth of what float16 pages do: 2,000 tokens no longer fit.
+  EXPECT_NE(refusal(*engine, tokens_request(numbered(1980), 1)).find("--kv-cap"), std::string::npos);
+  EXPECT_EQ(run(*engine, tokens_request(numbered(1800), 20)).tokens.size(), 20u);
+  EXPECT_LE(engine->stats().kv_used_bytes, options_.kv_cap_bytes);
+}
+
 TEST_F(EngineTest, PrefillOnlyWarmsTheCache) {  // G9
   auto engine = open();
   const Response warmed = run(*engine, tokens_request(numbered(120), 0));

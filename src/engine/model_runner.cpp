@@ -27,6 +27,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   backend_options.layer_times = options.layer_times;
   backend_options.kv = runner->kv_shape_;
   backend_options.layers = runner->architecture_.attention;
+  backend_options.sparse = options.sparse;
   RH_TRY(runner->backend_, kernels::cpu::make_ggml_backend(std::move(backend_options)));
   RH_TRY(runner->weights_, model::ModelWeights::load(runner->file_, runner->architecture_, options.adapters,
                                                      *runner->backend_));

@@ -33,6 +33,7 @@ struct RunnerOptions {
   std::vector<model::Adapter> adapters;
   kernels::KvType kv_type = kernels::KvType::kF16;
   int threads = 1;
+  kernels::SparseOptions sparse;  // for plans with read budgets
   bool deterministic = false;
   bool layer_times = false;  // for tracing
 };

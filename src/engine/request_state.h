@@ -44,6 +44,7 @@ struct RequestState {
   // The last tokens of the prompt whose places the response gets the logits of (prompt_logits).
   int scored_tokens = 0;
   bool use_prefix_cache = true;
+  int decode_budget = 0;  // tokens that a decode step reads at most; 0: all
   int64_t submitted_ns = 0;
 
   std::vector<int32_t> tokens;  // prompt, then what was generated; after rolling, what is left of both
@@ -54,6 +55,7 @@ struct RequestState {
   bool admitted_before = false;
   bool prefilled = false;
   std::vector<std::vector<float>> prompt_logits;  // [scored_tokens][vocabulary]
+  int exact_tokens = -1;  // in KV before the first sparse decode step; -1: there was none
   int64_t admitted_ns = 0;
   int64_t first_token_ns = 0;
 

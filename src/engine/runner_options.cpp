@@ -37,6 +37,16 @@ kernels::KvType kv_type_of(KvStorage storage) {
   return kernels::KvType::kF16;
 }
 
+kernels::SparseOptions sparse_of(const SparseDecodeOptions& options) {
+  using kernels::BoundKind;
+  using kernels::SelectionScope;
+  kernels::SparseOptions sparse;
+  sparse.bounds.kind = options.bounds == KeyBounds::kBox ? BoundKind::kBox : BoundKind::kBall;
+  sparse.bounds.group_slots = options.group_tokens;
+  sparse.scope = options.per_layer ? SelectionScope::kLayer : SelectionScope::kKvHead;
+  return sparse;
+}
+
 Result<RunnerOptions> runner_options(const EngineOptions& options) {
   RunnerOptions runner;
   RH_TRY_STATUS(choose_weights(options, runner));
@@ -45,6 +55,7 @@ Result<RunnerOptions> runner_options(const EngineOptions& options) {
   }
   runner.kv_type = kv_type_of(options.kv_type);
   runner.threads = options.threads > 0 ? options.threads : usable_cores();
+  runner.sparse = sparse_of(options.sparse_decode);
   runner.deterministic = options.deterministic;
   return runner;
 }

@@ -9,6 +9,7 @@
 namespace rhapsode::engine {
 
 kernels::KvType kv_type_of(KvStorage storage);
+kernels::SparseOptions sparse_of(const SparseDecodeOptions& options);
 
 // Makes the BF16 copy when options.weights ask for it and it is absent (seconds); copies stay under
 // options.weight_cache_cap_bytes.

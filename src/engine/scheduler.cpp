@@ -108,7 +108,7 @@ void Scheduler::work() {
     stats_.running = static_cast<int>(running_.size());
     stats_.waiting = static_cast<int>(waiting_.size() + incoming_.size());
     // Counting walks the whole cache: not in every pass, only in those that changed who holds a page.
-    if (pins_changed_) stats_.kv_cached_bytes = cache_.evictable() * pool_.shape().block_bytes();
+    if (pins_changed_) stats_.kv_cached_bytes = cache_.evictable() * pool_.stats().block_bytes;
     pins_changed_ = false;
   }
   {
@@ -321,6 +321,12 @@ void Scheduler::add_slice(const Handle& handle, int rows, Pass& pass) {
   const int first_row = static_cast<int>(pass.tokens.size());
   slice.outputs = outputs_of(request, rows);
   request.sequence.add_to_plan(rows, pass.plan);
+  const int begin = request.sequence.tokens();
+  if (request.decoding() && request.decode_budget > 0 && begin + rows > request.decode_budget) {
+    pass.plan.sequences.back().read_budget = request.decode_budget;
+    if (request.exact_tokens < 0) request.exact_tokens = begin;
+    ++request.response.usage.sparse_tokens;
+  }
   const int scattered = std::min(rows, request.sequence.scattered_left());
   for (int row = 0; row < scattered; ++row) {
     const size_t index = request.blended.size() - request.sequence.scattered_left() + row;
@@ -458,7 +464,9 @@ void Scheduler::cache_sequence(RequestState& request, bool whole) {
   if (!uses_prefix_cache(request) || request.sequence.tokens() == 0) return;
   pins_changed_ = true;
   const int adopted = request.run_tokens();
-  int tokens = request.sequence.tokens() - adopted;
+  // What a sparse step computed is not what the same tokens would be elsewhere: it is never served as exact.
+  const int exact = request.exact_tokens < 0 ? request.sequence.tokens() : request.exact_tokens;
+  int tokens = std::min(request.sequence.tokens(), exact) - adopted;
   // A last page that is still being filled is shared only when somebody may want it: sharing makes its owner
   // copy it.
   if (!whole) tokens -= tokens % kPageTokens;

@@ -42,13 +42,10 @@ Json citations_json(const std::vector<PlacedCitation>& citations) {
 }
 
 Json usage_json(const AskUsage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"cached_tokens", usage.cached_tokens},
-          {"recomputed_tokens", usage.recomputed_tokens},
-          {"evaluated_tokens", usage.evaluated_tokens},
-          {"probe_tokens", usage.probe_tokens},
-          {"generated_tokens", usage.generated_tokens},
-          {"memory_tokens_read", usage.memory_tokens_read},
+  return {{"prompt_tokens", usage.prompt_tokens},         {"cached_tokens", usage.cached_tokens},
+          {"recomputed_tokens", usage.recomputed_tokens}, {"evaluated_tokens", usage.evaluated_tokens},
+          {"probe_tokens", usage.probe_tokens},           {"generated_tokens", usage.generated_tokens},
+          {"sparse_tokens", usage.sparse_tokens},         {"memory_tokens_read", usage.memory_tokens_read},
           {"charged_tokens", usage.charged_tokens}};
 }
 

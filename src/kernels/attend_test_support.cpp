@@ -125,6 +125,15 @@ Page* World::add_page(Random& random, int first_position, int count, bool gather
   return &page;
 }
 
+void World::add_bounds(const BoundsShape& bounds) {
+  for (Page& page : pages_) {
+    // NaN wherever nobody has computed anything.
+    storage_.emplace_back(bounds.block_bytes(shape), std::byte{0xff});
+    page.bounds = &bounds_.emplace_back();
+    page.bounds->data = storage_.back().data();
+  }
+}
+
 Page* World::copy_page(const Page& page) {
   storage_.emplace_back(page.data, page.data + shape.block_bytes());
   pages_.push_back(page);
@@ -181,7 +190,8 @@ RunResult run_reference(World& world) {
 
 RunResult run_cpu(World& world, const CpuRun& run) {
   cpu::CpuAttention attention(world.shape,
-                              std::vector<AttendLayer>(static_cast<size_t>(world.shape.layers), world.layer));
+                              std::vector<AttendLayer>(static_cast<size_t>(world.shape.layers), world.layer),
+                              run.sparse);
   attention.begin(world.plan, {run.threads, run.deterministic, true, run.mass});
   RunResult result;
   result.out.assign(world.q.size(), std::numeric_limits<float>::quiet_NaN());
@@ -196,6 +206,8 @@ RunResult run_cpu(World& world, const CpuRun& run) {
   const auto phases = [&](int ith) {
     attention.write(run.layer, tensors, ith, run.threads);
     barrier.arrive_and_wait();
+    if (attention.selects()) attention.select(run.layer, tensors, ith, run.threads);
+    barrier.arrive_and_wait();
     attention.attend(run.layer, tensors, ith, run.threads);
     barrier.arrive_and_wait();
     attention.combine(run.layer, tensors, ith, run.threads);
@@ -207,6 +219,12 @@ RunResult run_cpu(World& world, const CpuRun& run) {
   phases(0);
   for (std::thread& thread : threads) thread.join();
   result.lse.assign(attention.lse().begin(), attention.lse().end());
+  for (int s = 0; s < static_cast<int>(world.plan.sequences.size()); ++s) {
+    auto& selected = result.selected.emplace_back();
+    for (int head = 0; head < world.shape.kv_heads; ++head) {
+      selected.push_back(attention.selected(run.layer, s, head));
+    }
+  }
   for (int s = 0; run.mass && s < static_cast<int>(world.plan.sequences.size()); ++s) {
     const auto per_reference = attention.mass_per_reference(s);
     const auto per_token = attention.mass_per_token(s);
@@ -264,7 +282,10 @@ RopeSpec random_rope(Random& random, int head_dim) {
   return spec;
 }
 
-World random_world(Random& random, KvType type) {
+namespace {
+
+// Heads, dimensions and what else belongs to a model.
+World random_model(Random& random, KvType type) {
   World world;
   const int kv_heads[] = {1, 1, 2, 3, 8};
   const int groups[] = {1, 2, 3, 6, 7, 8, 64};
@@ -276,8 +297,59 @@ World random_world(Random& random, KvType type) {
   world.layer.heads = group * world.shape.kv_heads;
   world.layer.scale = 1.0f / std::sqrt(static_cast<float>(world.shape.head_dim));
   if (uniform(random, 0, 2) == 0) world.layer.window = uniform(random, 1, 300);
-  if (uniform(random, 0, 3) == 0) world.layer.soft_cap = static_cast<float>(uniform(random, 1, 50));
+  if (uniform(random, 0, 3) == 0) world.layer.soft_cap = static_cast<float>(uniform(random, 1, 30));
   world.layer.rope = random_rope(random, world.shape.head_dim);
+  return world;
+}
+
+// One decode row behind a context of `pages` pages.
+void add_decode_row(World& world, Random& random, int pages) {
+  SequencePlan sequence;
+  sequence.row_begin = world.rows();
+  sequence.row_count = 1;
+  int position = uniform(random, 0, 100);
+  for (int i = 0; i < pages; ++i) {
+    const int count = uniform(random, 0, 4) ? kPageTokens : uniform(random, 1, kPageTokens);
+    const int shift = uniform(random, 0, 2) ? 0 : uniform(random, -400, 400);
+    Page* page = world.add_page(random, position - shift, count, uniform(random, 0, 5) == 0);
+    const uint64_t mask = uniform(random, 0, 3) || i == 0
+                              ? ~0ull
+                              : random_mask(random, count) | (1ull << uniform(random, 0, count - 1));
+    sequence.references.push_back({page, shift, uniform(random, 0, 20) == 0, mask});
+    position += count;
+  }
+  append_rows(world, random, sequence, 1, position + uniform(random, 0, 5));
+  sequence.read_budget = uniform(random, 1, 40 + pages * kPageTokens);
+  world.plan.sequences.push_back(std::move(sequence));
+}
+
+}  // namespace
+
+World random_sparse_world(Random& random, KvType type, const BoundsShape& bounds) {
+  World world = random_model(random, type);
+  // Many pages of a small model.
+  while (world.shape.kv_heads * world.shape.head_dim > 256 || world.layer.heads > 16) {
+    world = random_model(random, type);
+  }
+  if (world.layer.window > 0) world.layer.window *= 4;
+  const int sequences = uniform(random, 1, 3);
+  for (int s = 0; s < sequences; ++s) add_decode_row(world, random, uniform(random, 1, 50));
+  // Forks: they read the same pages, and write their own.
+  SequencePlan fork = world.plan.sequences.front();
+  fork.row_begin = world.rows();
+  const Page& written = *world.plan.writes.front().page;
+  Page* copy = world.copy_page(written);
+  fork.references.back().page = copy;
+  world.plan.positions.push_back(world.plan.positions.front());
+  world.plan.writes.push_back({copy, world.plan.writes.front().slot});
+  world.plan.sequences.push_back(std::move(fork));
+  world.fill_tensors(random);
+  world.add_bounds(bounds);
+  return world;
+}
+
+World random_world(Random& random, KvType type) {
+  World world = random_model(random, type);
   const int sequences = uniform(random, 0, 2) ? 1 : uniform(random, 2, 4);
   for (int s = 0; s < sequences; ++s) add_sequence(world, random);
   world.fill_tensors(random);

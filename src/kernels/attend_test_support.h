@@ -29,12 +29,15 @@ struct World {
   Page* add_page(Random& random, int first_position, int count, bool gathered = false);
   // A copy of a page and its bytes.
   Page* copy_page(const Page& page);
+  // Gives every page room for bounds, none of which are computed.
+  void add_bounds(const BoundsShape& bounds);
   void fill_tensors(Random& random);
   int rows() const { return plan.rows(); }
 
  private:
   std::deque<Page> pages_;
   std::deque<std::vector<std::byte>> storage_;
+  std::deque<PageBounds> bounds_;
 };
 
 struct RunResult {
@@ -42,6 +45,7 @@ struct RunResult {
   std::vector<float> lse;                               // [rows][heads]
   std::vector<std::vector<double>> mass_per_reference;  // [sequence]
   std::vector<std::vector<double>> mass_per_token;
+  std::vector<std::vector<std::vector<PageReference>>> selected;  // [sequence][kv_head]; empty lists: all
 };
 
 RunResult run_reference(World& world);
@@ -51,6 +55,7 @@ struct CpuRun {
   bool deterministic = false;
   bool mass = false;
   int layer = 0;
+  SparseOptions sparse{};
 };
 RunResult run_cpu(World& world, const CpuRun& run = {});
 
@@ -64,5 +69,9 @@ RopeSpec random_rope(Random& random, int head_dim);
 
 // A world of random heads, dimensions, pages, shifts, masks, windows and rows; passes validate().
 World random_world(Random& random, KvType type);
+
+// A world of decode rows under read budgets: many pages, some short, masked or at other shifts; passes
+// validate().
+World random_sparse_world(Random& random, KvType type, const BoundsShape& bounds);
 
 }  // namespace rhapsode::kernels::testing

@@ -190,6 +190,29 @@ Status validate_list(const BatchPlan& plan, int s, std::span<const PageReference
   return {};
 }
 
+Status validate_budget(const SequencePlan& sequence, int s) {
+  if (sequence.read_budget == 0) return {};
+  if (sequence.read_budget < 0 || sequence.row_count > 1) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "context plan: sequence {} has a read budget of {} tokens for {} rows; it must be "
+                      "positive and is for decode steps of one row",
+                      s, sequence.read_budget, sequence.row_count);
+  }
+  const auto unbounded = [](const PageReference& reference) {
+    return reference.page == nullptr || reference.page->bounds == nullptr;
+  };
+  const auto any_unbounded = [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(), unbounded);
+  };
+  if (any_unbounded(sequence.references) ||
+      std::any_of(sequence.own_lists.begin(), sequence.own_lists.end(), any_unbounded)) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "context plan: sequence {} has a read budget, but its pages have no room for bounds",
+                      s);
+  }
+  return {};
+}
+
 Status validate_layers(const SequencePlan& sequence, int s, const KvShape& shape) {
   if (sequence.own_index.empty()) return {};
   if (sequence.own_index.size() != static_cast<size_t>(shape.layers)) {
@@ -221,6 +244,7 @@ Status validate(const BatchPlan& plan, const KvShape& shape) {
         std::any_of(sequence.own_index.begin(), sequence.own_index.end(), [](int16_t i) { return i < 0; });
     if (shared_is_read) RH_TRY_STATUS(validate_list(plan, index, sequence.references, fillings));
     for (const auto& list : sequence.own_lists) RH_TRY_STATUS(validate_list(plan, index, list, fillings));
+    RH_TRY_STATUS(validate_budget(sequence, index));
   }
   return {};
 }

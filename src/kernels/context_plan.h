@@ -43,6 +43,9 @@ struct SequencePlan {
   // 0.
   std::vector<int16_t> own_index;
   std::vector<std::vector<PageReference>> own_lists;
+  // Tokens that a decode step reads at most in each layer and KV head; 0: all that it sees. Approximate: see
+  // SparseOptions in page_bounds.h. Only for sequences of one row over pages with room for bounds.
+  int32_t read_budget = 0;
 
   std::span<const PageReference> of_layer(int layer) const {
     if (own_index.empty() || own_index[layer] < 0) return references;
@@ -65,7 +68,7 @@ inline constexpr int32_t kMaxPosition = 1 << 26;
 // exactly once; null pages; positions out of range; slots that are out of range, sealed, left out or written
 // twice; a page written by two sequences, or new slots of it seen by another one; masks (other than 0) of
 // which no slot is ever filled; a row that could see nothing (windows aside: they belong to layers); wrong
-// layer lists. O(rows + references).
+// layer lists; a read budget for more than one row or over pages without bounds. O(rows + references).
 Status validate(const BatchPlan& plan, const KvShape& shape);
 
 // The slots of `reference` that a row at `position` may see; `filled` = slots that hold data when attention

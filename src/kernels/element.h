@@ -41,6 +41,12 @@ inline uint16_t f32_to_f16(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// The smallest float16 that is no less than a value that is not negative; infinity beyond the type.
+inline uint16_t f16_at_least(double value) {
+  const uint16_t half = f32_to_f16(static_cast<float>(value));
+  return static_cast<double>(f16_to_f32(half)) < value ? static_cast<uint16_t>(half + 1) : half;
+}
+
 inline float bf16_to_f32(uint16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }

@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "kernels/attend.h"
 #include "kernels/context_plan.h"
+#include "kernels/page_bounds.h"
 
 namespace rhapsode::kernels {
 
@@ -82,6 +83,7 @@ struct BackendOptions {
   bool layer_times = false;    // for tracing
   KvShape kv;
   std::vector<AttendLayer> layers;
+  SparseOptions sparse;  // for plans with read budgets
 };
 
 // When a group of layers ran in the last pass, on the steady clock.

@@ -43,11 +43,19 @@ struct KvShape {
   bool operator==(const KvShape&) const = default;
 };
 
+// What block-sparse readers keep beside a page (page_bounds.h). A cache: readers of a const Page may fill it.
+struct PageBounds {
+  std::byte* data = nullptr;
+  int32_t slots = 0;   // they hold for slots below; 0: none computed yet
+  int32_t layers = 0;  // and in layers below
+};
+
 struct Page {
   std::byte* data = nullptr;                     // the block: layer l starts at data + l * shape.page_bytes()
   int32_t count = 0;                             // slots filled so far
   bool consecutive = true;                       // positions[j] == positions[0] + j
   std::array<int32_t, kPageTokens> positions{};  // frame position of each slot
+  PageBounds* bounds = nullptr;                  // null: the page has no room for them
 };
 
 // The mask of slots [0, count).

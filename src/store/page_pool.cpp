@@ -17,6 +17,7 @@ namespace {
 struct Block {
   kernels::Page page;
   std::atomic<int32_t> references{0};
+  kernels::PageBounds bounds;
 };
 
 Block* block_of(kernels::Page* page) {
@@ -31,6 +32,7 @@ const Block* block_of(const kernels::Page* page) {
 struct PagePool::Impl {
   std::byte* region = nullptr;
   size_t region_bytes = 0;
+  size_t unit_bytes = 0;  // of a block and its bounds
   std::unique_ptr<Block[]> blocks;
   size_t total = 0;
   mutable std::mutex mutex;
@@ -78,17 +80,19 @@ PagePool::~PagePool() {
   assert(impl_->free.size() == impl_->fresh && "a pin outlived its pool");
 }
 
-Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape, uint64_t cap_bytes) {
+Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape, uint64_t cap_bytes,
+                                                   size_t bounds_bytes) {
   auto impl = std::make_unique<Impl>();
   const size_t block_bytes = shape.block_bytes();
-  impl->total = block_bytes ? cap_bytes / block_bytes : 0;
+  impl->unit_bytes = block_bytes + bounds_bytes;
+  impl->total = block_bytes ? cap_bytes / impl->unit_bytes : 0;
   if (impl->total == 0) {
     return make_error(
         ErrorKind::kTooLarge,
         "a KV cap of {} bytes holds not one page block of this model ({} bytes for {} tokens): raise the cap",
-        cap_bytes, block_bytes, kernels::kPageTokens);
+        cap_bytes, impl->unit_bytes, kernels::kPageTokens);
   }
-  impl->region_bytes = impl->total * block_bytes;
+  impl->region_bytes = impl->total * impl->unit_bytes;
   void* region = mmap(nullptr, impl->region_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (region == MAP_FAILED) return make_system_error(errno, "reserving address space for the KV cap");
@@ -97,7 +101,13 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape
   madvise(region, impl->region_bytes, MADV_HUGEPAGE);
   impl->region = static_cast<std::byte*>(region);
   impl->blocks = std::make_unique<Block[]>(impl->total);
-  for (size_t i = 0; i < impl->total; ++i) impl->blocks[i].page.data = impl->region + i * block_bytes;
+  for (size_t i = 0; i < impl->total; ++i) {
+    Block& block = impl->blocks[i];
+    block.page.data = impl->region + i * block_bytes;
+    if (bounds_bytes == 0) continue;
+    block.bounds.data = impl->region + impl->total * block_bytes + i * bounds_bytes;
+    block.page.bounds = &block.bounds;
+  }
   return std::unique_ptr<PagePool>(new PagePool(shape, std::move(impl)));
 }
 
@@ -115,6 +125,7 @@ PagePin PagePool::allocate() {
   block->page.count = 0;
   block->page.consecutive = true;
   block->page.positions.fill(0);
+  block->bounds.slots = 0;
   block->references.store(1, std::memory_order_relaxed);
   return PagePin(this, &block->page);
 }
@@ -135,7 +146,7 @@ PagePin PagePool::copy(const kernels::Page& source, int count) {
 PagePoolStats PagePool::stats() const {
   std::lock_guard lock(impl_->mutex);
   PagePoolStats stats;
-  stats.block_bytes = shape_.block_bytes();
+  stats.block_bytes = impl_->unit_bytes;
   stats.blocks_total = impl_->total;
   stats.blocks_used = impl_->fresh - impl_->free.size();
   stats.cap_bytes = impl_->region_bytes;

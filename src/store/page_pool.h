@@ -1,12 +1,12 @@
 // The page pool: every page block of an engine, under one byte cap that holds at every moment.
 //
 // The pool reserves address space for `cap_bytes` once and hands out blocks of KvShape::block_bytes(); memory
-// is touched only when a block is first written. A block lives as long as somebody holds a PagePin on it;
-// pins are move-only and are shared on purpose only (PagePin::share). There is no other way to reach a block.
-// Cost: allocate, share and release are O(1); allocate never waits.
-// Threads: all functions of PagePool and PagePin may be called from any thread; one pin object by one thread
-// at a time. Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or
-// queue.
+// is touched only when a block is first written. With `bounds_bytes` every block also has room for its page
+// bounds (kernels/page_bounds.h), which counts under the cap. A block lives as long as somebody holds a
+// PagePin on it; pins are move-only and are shared on purpose only (PagePin::share). There is no other way to
+// reach a block. Cost: allocate, share and release are O(1); allocate never waits. Threads: all functions of
+// PagePool and PagePin may be called from any thread; one pin object by one thread at a time. Errors:
+// allocate() returns an empty pin when the cap is reached, so that the caller can evict or queue.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class PagePin {
 struct PagePoolStats {
   uint64_t cap_bytes = 0;
   uint64_t used_bytes = 0;
-  uint64_t block_bytes = 0;
+  uint64_t block_bytes = 0;  // of one block, its bounds included
   uint64_t blocks_used = 0;
   uint64_t blocks_total = 0;
   uint64_t copies = 0;  // copy-on-write copies made
@@ -56,7 +56,8 @@ struct PagePoolStats {
 class PagePool {
  public:
   // Fails when the cap holds not even one block or the address space cannot be had. Outlives all of its pins.
-  static Result<std::unique_ptr<PagePool>> create(const kernels::KvShape& shape, uint64_t cap_bytes);
+  static Result<std::unique_ptr<PagePool>> create(const kernels::KvShape& shape, uint64_t cap_bytes,
+                                                  size_t bounds_bytes = 0);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from program_case import PATIENCE_S, ProgramCase, tiny_gguf  # noqa: E402
 
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "evaluated_tokens", "generated_tokens", "truncated_tokens",
-                "rolled_tokens", "cache_miss"]
+                "rolled_tokens", "sparse_tokens", "cache_miss"]
 TIMING_FIELDS = ["load_ms", "queue_ms", "tokenize_ms", "prefill_ms", "ttft_ms", "decode_ms", "sample_ms", "total_ms",
                  "prefill_tokens_per_s", "decode_tokens_per_s"]
 MODEL_FIELDS = ["name", "architecture", "weights", "file_bytes", "parameters", "layers", "heads", "kv_heads",

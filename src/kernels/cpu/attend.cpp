@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/attend_kernels.h"
 #include "kernels/cpu/attend_schedule.h"
+#include "kernels/cpu/page_selection.h"
 
 namespace rhapsode::kernels::cpu {
 namespace {
@@ -74,6 +75,8 @@ struct SequenceMass {
 }  // namespace
 
 struct CpuAttention::Impl {
+  Impl(const KvShape& shape_in, const SparseOptions& sparse) : shape(shape_in), selector(shape_in, sparse) {}
+
   KvShape shape;
   std::vector<std::unique_ptr<RopeTable>> ropes;
   std::vector<AttendSite> sites;
@@ -82,6 +85,7 @@ struct CpuAttention::Impl {
   const BatchPlan* plan = nullptr;
   AttendOptions options;
   ResolvedLists lists;
+  PageSelector selector;
   std::vector<Schedule> schedules;
   size_t schedules_used = 0;
   std::vector<int> schedule_of_layer;
@@ -111,9 +115,8 @@ struct CpuAttention::Impl {
   void run_item(int layer, const AttendTensors& tensors, int64_t index, ThreadMemory& memory);
 };
 
-CpuAttention::CpuAttention(const KvShape& shape, std::vector<AttendLayer> layers)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->shape = shape;
+CpuAttention::CpuAttention(const KvShape& shape, std::vector<AttendLayer> layers, const SparseOptions& sparse)
+    : impl_(std::make_unique<Impl>(shape, sparse)) {
   for (int l = 0; l < static_cast<int>(layers.size()); ++l) {
     const AttendLayer& layer = layers[static_cast<size_t>(l)];
     auto& ropes = impl_->ropes;
@@ -176,6 +179,17 @@ int CpuAttention::Impl::schedule_for(int layer) {
   schedule.heads = site.heads;
   schedule.window = site.window;
   schedule.lists = std::move(wanted);
+  schedule.limits.assign(plan->sequences.size(), {});
+  schedule.selections.clear();
+  for (size_t s = 0; s < plan->sequences.size() && !options.mass; ++s) {
+    const SequencePlan& sequence = plan->sequences[s];
+    if (sequence.read_budget == 0 || sequence.row_count == 0) continue;
+    const int selection =
+        selector.add(static_cast<int>(s), lists[schedule.lists[s]], schedule.heads, schedule.window);
+    if (selection < 0) continue;
+    schedule.limits[s] = {selection, selector.most_references(selection)};
+    schedule.selections.push_back(selection);
+  }
   build_schedule(*plan, lists, {shape.kv_heads, options.threads, options.deterministic}, schedule);
   return static_cast<int>(schedules_used++);
 }
@@ -221,11 +235,13 @@ void CpuAttention::begin(const BatchPlan& plan, const AttendOptions& options) {
   impl.options = options;
   impl.prepare_ropes();
   impl.lists.begin(plan);
+  impl.selector.begin(plan);
   impl.schedules_used = 0;
   impl.schedule_of_layer.clear();
   for (size_t layer = 0; layer < impl.sites.size(); ++layer) {
     impl.schedule_of_layer.push_back(impl.schedule_for(static_cast<int>(layer)));
   }
+  impl.selector.ready(options.threads);
   impl.reserve();
   impl.prepare_mass();
   impl.next_item = 0;
@@ -238,7 +254,9 @@ void CpuAttention::write(int layer, const AttendTensors& tensors, int ith, int n
     impl.next_item.store(0, std::memory_order_relaxed);
     impl.next_mass.store(0, std::memory_order_relaxed);
     impl.lse_heads = impl.sites[static_cast<size_t>(layer)].heads;
+    impl.selector.restart();
   }
+  impl.selector.bound(layer, ith, nth);
   const AttendKernels& kernels = attend_kernels();
   const int heads = impl.shape.kv_heads;
   const int64_t total = int64_t{impl.plan->rows()} * heads;
@@ -254,6 +272,17 @@ void CpuAttention::write(int layer, const AttendTensors& tensors, int ith, int n
                    tensors.k + row * tensors.k_stride + offset, tensors.v + row * tensors.v_stride + offset},
                   scratch);
   }
+}
+
+bool CpuAttention::selects() const {
+  return impl_->selector.any();
+}
+
+void CpuAttention::select(int layer, const AttendTensors& tensors, int ith, [[maybe_unused]] int nth) {
+  Impl& impl = *impl_;
+  assert(nth <= impl.options.threads);
+  impl.selector.select(impl.sites[static_cast<size_t>(layer)], tensors.q, tensors.q_stride,
+                       impl.schedule(layer).selections, ith);
 }
 
 void CpuAttention::Impl::load_rows(int layer, const AttendTensors& tensors, const RowBlock& block,
@@ -289,7 +318,8 @@ void CpuAttention::Impl::run_item(int layer, const AttendTensors& tensors, int64
   const int kv_head = static_cast<int>(index % shape.kv_heads);
   load_rows(layer, tensors, block, kv_head, memory.rows);
   BlockTask task{&shape, &sites[static_cast<size_t>(layer)], kv_head, &memory.rows, {}};
-  const auto references = lists[block.list];
+  const auto references =
+      block.selection >= 0 ? selector.selected(block.selection, kv_head) : lists[block.list];
   if (block.state >= 0) {
     for (int part = item.part_begin; part < item.part_end; ++part) {
       task.references = block.part(references, part);
@@ -365,6 +395,16 @@ void CpuAttention::mass(int layer, const AttendTensors& tensors, int ith, [[mayb
       sums.per_reference[begin + slot / kPageTokens] += added[slot];
     }
   }
+}
+
+std::vector<PageReference> CpuAttention::selected(int layer, int sequence, int kv_head) const {
+  const ReadLimit& limit = impl_->schedule(layer).limits[static_cast<size_t>(sequence)];
+  std::vector<PageReference> references;
+  if (limit.selection < 0) return references;
+  for (const ResolvedReference& chosen : impl_->selector.selected(limit.selection, kv_head)) {
+    references.push_back(chosen.reference);
+  }
+  return references;
 }
 
 std::span<const float> CpuAttention::lse() const {

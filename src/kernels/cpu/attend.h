@@ -5,8 +5,10 @@
 //   begin()    once a batch, on the host: prepares rope rows, cuts every (sequence, KV head) into row blocks
 //   and page
 //              partitions, sizes the workspace. Phases allocate nothing.
-//   write()    rotates and stores each thread's share of the new K and V rows; thread 0 resets the work
-//   counter. attend()   threads take (row block x partition) items off a shared counter, longest first.
+//   write()    rotates and stores each thread's share of the new K and V rows, and makes missing page bounds;
+//              thread 0 resets the work counters.
+//   select()   only if selects(): chooses what rows with a read budget read in this layer (page_selection.h).
+//   attend()   threads take (row block x partition) items off a shared counter, longest first.
 //   combine()  merges split items in canonical order and normalises. Does nothing for items that were not
 //   split. mass()     optional, after combine(): a second pass over the keys that sums probabilities per page
 //   reference and slot.
@@ -25,6 +27,7 @@
 #include <vector>
 
 #include "kernels/attend.h"
+#include "kernels/page_bounds.h"
 
 namespace rhapsode::kernels::cpu {
 
@@ -44,12 +47,12 @@ struct AttendOptions {
   int threads = 1;  // the most threads that will run a phase
   bool deterministic = false;
   bool keep_lse = false;  // makes lse() available
-  bool mass = false;      // makes mass() and its results available
+  bool mass = false;      // makes mass() and its results available; read budgets are then ignored
 };
 
 class CpuAttention {
  public:
-  CpuAttention(const KvShape& shape, std::vector<AttendLayer> layers);
+  CpuAttention(const KvShape& shape, std::vector<AttendLayer> layers, const SparseOptions& sparse = {});
   ~CpuAttention();
   CpuAttention(const CpuAttention&) = delete;
   CpuAttention& operator=(const CpuAttention&) = delete;
@@ -57,11 +60,17 @@ class CpuAttention {
   // `plan` is validated, and outlives the batch.
   void begin(const BatchPlan& plan, const AttendOptions& options);
 
+  // Whether some row of the batch reads less than it sees.
+  bool selects() const;
+
   void write(int layer, const AttendTensors& tensors, int ith, int nth);
+  void select(int layer, const AttendTensors& tensors, int ith, int nth);
   void attend(int layer, const AttendTensors& tensors, int ith, int nth);
   void combine(int layer, const AttendTensors& tensors, int ith, int nth);
   void mass(int layer, const AttendTensors& tensors, int ith, int nth);
 
+  // Of the last layer that ran: what the row of a sequence with a read budget read for a KV head. Empty: all.
+  std::vector<PageReference> selected(int layer, int sequence, int kv_head) const;
   // Of the last layer that ran: [rows][heads].
   std::span<const float> lse() const;
   // Summed over heads, rows and all layers since begin(): [references] and [references][64] of a sequence's

@@ -141,10 +141,18 @@ HWY_INLINE void add_values(const PageTask& page, int column, const float* HWY_RE
   }
 }
 
+// True if every group of keys has a slot that somebody sees.
+HWY_INLINE bool shows_all_groups(uint64_t visible) {
+  for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
+    if ((visible >> slot & 0xffffu) == 0) return false;
+  }
+  return true;
+}
+
 template <int kRows, class Type>
 void key_rows(const PageTask& page, const float* q, const typename Type::Storage* k, float* scores) {
   const int d = page.head_dim;
-  if (kRegisterSpan == kPageTokens && std::countl_zero(page.visible) < kKeyGroup) {
+  if (kRegisterSpan == kPageTokens && shows_all_groups(page.visible)) {
     return multiply_keys<kRows, kRegisterVectors, Type>(q, d, k, page.next_k, scores);
   }
   for (int slot = 0; slot < kPageTokens; slot += kKeyGroup) {
@@ -185,6 +193,11 @@ HWY_INLINE void for_register_blocks(int rows, const Function& function) {
   }
 }
 
+// Whether a vector of slots holds one of `slots`.
+HWY_INLINE bool touches(uint64_t slots, int vector) {
+  return (slots >> (vector * kLanes) & ((1ull << kLanes) - 1)) != 0;
+}
+
 HWY_INLINE hn::Mask<FloatTag> mask_of(uint64_t slots, int vector) {
   const uint64_t bits = slots >> (vector * kLanes);
   uint8_t bytes[8];
@@ -209,8 +222,9 @@ HWY_INLINE float soften_row(const PageTask& page, uint64_t visible, float* HWY_R
   Float scores[kRowVectors];
   Float highest = hn::Set(f, kMinusInfinity);
   for (int j = 0; j < kRowVectors; ++j) {
-    scores[j] =
-        hn::IfThenElse(mask_of(visible, j), final_score(page, weights, j), hn::Set(f, kMinusInfinity));
+    scores[j] = hn::Set(f, kMinusInfinity);
+    if (!touches(visible, j)) continue;  // common where single groups of a page are read
+    scores[j] = hn::IfThenElse(mask_of(visible, j), final_score(page, weights, j), scores[j]);
     highest = hn::Max(highest, scores[j]);
   }
   float rescale = 1.0f;
@@ -225,6 +239,10 @@ HWY_INLINE float soften_row(const PageTask& page, uint64_t visible, float* HWY_R
   }
   const Float base = hn::Set(f, max == kMinusInfinity ? 0.0f : max);
   for (int j = 0; j < kRowVectors; ++j) {
+    if (!touches(visible, j)) {
+      hn::StoreU(hn::Zero(f), f, weights + j * kLanes);
+      continue;
+    }
     const Float x = hn::Sub(scores[j], base);
     Float weight = hn::IfThenElseZero(hn::Ge(x, hn::Set(f, -126.0f)), exp2(x));
     sum = hn::Add(sum, weight);
@@ -335,8 +353,21 @@ size_t next_reference(const BlockTask& task, size_t index) {
   return index;
 }
 
+// How far the first slots that are read of the next page lie behind those of this one, in bytes of K and of
+// V: where a page is read in part, what is fetched ahead are the groups that come next, not their neighbours.
+template <class Type>
+ptrdiff_t next_offset(const PageTask& page, const ResolvedReference& next) {
+  if (next.reference.mask == 0) return 0;
+  const int first = std::countr_zero(page.visible) / kKeyGroup;
+  const int last = (kPageTokens - 1 - std::countl_zero(page.visible)) / kKeyGroup;
+  const int wanted = std::countr_zero(next.reference.mask) / kKeyGroup;
+  const int groups = std::min(wanted - first, kPageTokens / kKeyGroup - 1 - last);
+  return ptrdiff_t{groups} * kKeyGroup * page.head_dim *
+         static_cast<ptrdiff_t>(sizeof(typename Type::Storage));
+}
+
 // Calls use(index, page, view) for every page that some row sees, with the queries rotated into its frame.
-template <class Use>
+template <class Type, class Use>
 HWY_INLINE void for_each_page(const BlockTask& task, const Scratch& scratch, const Use& use) {
   const PageReference* rotated = nullptr;
   const auto view_of = [&](size_t index) {
@@ -352,11 +383,13 @@ HWY_INLINE void for_each_page(const BlockTask& task, const Scratch& scratch, con
         rotated = &resolved.reference;
       }
       const PageHeadView view = view_of(index);
-      const PageHeadView next_view = next < task.references.size() ? view_of(next) : view;
+      const bool more = next < task.references.size();
+      const PageHeadView next_view = more ? view_of(next) : view;
+      const ptrdiff_t offset = more ? next_offset<Type>(page, task.references[next]) : 0;
       page.k_scale = view.k_scale;
       page.v_scale = view.v_scale;
-      page.next_k = next_view.k;
-      page.next_v = next_view.v;
+      page.next_k = next_view.k + offset;
+      page.next_v = next_view.v + offset;
       page.runs = find_runs(page.visible);
       use(index, page, view);
     }
@@ -367,7 +400,7 @@ HWY_INLINE void for_each_page(const BlockTask& task, const Scratch& scratch, con
 template <class Type>
 void attend_pages(const BlockTask& task, const Scratch& scratch, const BlockState& state) {
   using Storage = typename Type::Storage;
-  for_each_page(task, scratch, [&](size_t, const PageTask& page, const PageHeadView& view) {
+  for_each_page<Type>(task, scratch, [&](size_t, const PageTask& page, const PageHeadView& view) {
     attend_page<Type>(page, reinterpret_cast<const Storage*>(view.k),
                       reinterpret_cast<const Storage*>(view.v), scratch, state);
   });
@@ -440,7 +473,7 @@ void finish(const BlockState& state, const BlockRows& rows, int d) {
 template <class Type>
 void mass_pages(const BlockTask& task, const Scratch& scratch, double* mass) {
   const FloatTag f;
-  for_each_page(task, scratch, [&](size_t index, const PageTask& page, const PageHeadView& view) {
+  for_each_page<Type>(task, scratch, [&](size_t index, const PageTask& page, const PageHeadView& view) {
     multiply_page<Type>(page, reinterpret_cast<const typename Type::Storage*>(view.k), scratch);
     std::fill_n(scratch.row, kPageTokens, 0.0f);
     for (int r = 0; r < page.rows; ++r) {

@@ -112,7 +112,7 @@ void store_row(KvType type, const float* in, int d, int step, std::byte* out, fl
   for (int i = 0; i < d; ++i) reinterpret_cast<uint16_t*>(out)[i * step] = narrow[i];
 }
 
-void write(const HeadWrite& head, float* row) {
+[[maybe_unused]] void write(const HeadWrite& head, float* row) {
   const KvShape& shape = *head.shape;
   const int d = shape.head_dim;
   const int slot = head.target.slot;

@@ -59,8 +59,15 @@ void add_blocks(const BatchPlan& plan, int sequence_index, std::span<const Resol
     block.lowest = *lowest;
     block.highest = *highest;
     WorkItem item{static_cast<int>(schedule.blocks.size()), 0, 1, 0};
-    item.cost = int64_t{find_references(references, schedule.window, block)} *
-                std::max(block.row_count, kSmallestBlockCost);
+    const ReadLimit limit =
+        schedule.limits.empty() ? ReadLimit{} : schedule.limits[static_cast<size_t>(sequence_index)];
+    if (limit.selection >= 0) {
+      block.selection = limit.selection;
+      block.reference_end = limit.references;
+    }
+    const int seen =
+        limit.selection >= 0 ? limit.references : find_references(references, schedule.window, block);
+    item.cost = int64_t{seen} * std::max(block.row_count, kSmallestBlockCost);
     schedule.blocks.push_back(block);
     schedule.items.push_back(item);
   }
@@ -96,7 +103,8 @@ void split(RowBlock& block, WorkItem& item, int pieces, bool deterministic, Sche
 std::span<const ResolvedReference> RowBlock::part(std::span<const ResolvedReference> list_references,
                                                   int index) const {
   const int begin = std::max(reference_begin, part_origin + index * part_pages);
-  const int end = std::min(reference_end, part_origin + (index + 1) * part_pages);
+  const int last = std::min(reference_end, static_cast<int>(list_references.size()));
+  const int end = std::min(last, part_origin + (index + 1) * part_pages);
   if (begin >= end) return {};
   return list_references.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
 }

@@ -22,10 +22,17 @@ namespace rhapsode::kernels::cpu {
 
 inline constexpr int kFixedPartPages = 8;
 
+// What a sequence reads where a read budget binds: a choice of each KV head, of so many references at most.
+struct ReadLimit {
+  int selection = -1;  // of PageSelector; -1: all of its list
+  int references = 0;
+};
+
 struct RowBlock {
   int sequence = 0;
-  int list = 0;       // index into ResolvedLists
-  int row_begin = 0;  // within the sequence, in rows of one KV group (query x head)
+  int list = 0;        // index into ResolvedLists
+  int selection = -1;  // what is read instead of the list; its references may end before reference_end
+  int row_begin = 0;   // within the sequence, in rows of one KV group (query x head)
   int row_count = 0;
   int32_t lowest = 0;  // positions of its rows
   int32_t highest = 0;
@@ -50,7 +57,9 @@ struct WorkItem {
 struct Schedule {
   int heads = 0;
   int32_t window = 0;
-  std::vector<int> lists;  // by sequence
+  std::vector<int> lists;         // by sequence
+  std::vector<ReadLimit> limits;  // by sequence; empty: none has one
+  std::vector<int> selections;    // those of `limits`
   std::vector<RowBlock> blocks;
   std::vector<WorkItem> items;    // longest first; each is done once for every KV head
   std::vector<int> split_blocks;  // blocks that combine() has to merge
@@ -78,7 +87,7 @@ struct ScheduleOptions {
   bool deterministic = false;
 };
 
-// Fills `schedule` whose heads, window and lists are set.
+// Fills `schedule` whose heads, window, lists and limits are set.
 void build_schedule(const BatchPlan& plan, const ResolvedLists& lists, const ScheduleOptions& options,
                     Schedule& schedule);
 

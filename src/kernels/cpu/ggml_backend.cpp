@@ -75,7 +75,7 @@ class GgmlBackend final : public Backend {
 };
 
 GgmlBackend::GgmlBackend(BackendOptions options)
-    : options_(std::move(options)), attention_(options_.kv, options_.layers) {
+    : options_(std::move(options)), attention_(options_.kv, options_.layers, options_.sparse) {
   attention_context_.attention = &attention_;
   attention_context_.layer_times = options_.layer_times;
   attention_context_.layer_begin_ns.resize(options_.layers.size());
@@ -205,7 +205,12 @@ Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
 
 Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int recipe) {
   const int rows = static_cast<int>(batch.tokens.size());
-  GraphKey key{recipe, {rows, static_cast<int>(batch.output_rows.size()), batch.mass}};
+  AttendOptions attend_options;
+  attend_options.threads = options_.threads;
+  attend_options.deterministic = options_.deterministic;
+  attend_options.mass = mass_kept_ = batch.mass;
+  attention_.begin(*batch.plan, attend_options);
+  GraphKey key{recipe, {rows, static_cast<int>(batch.output_rows.size()), batch.mass, attention_.selects()}};
   tokens_.assign(batch.tokens.begin(), batch.tokens.end());
   outputs_.assign(batch.output_rows.begin(), batch.output_rows.end());
   if (options_.deterministic) {
@@ -223,11 +228,6 @@ Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int rec
     key.size.output_rows = 1;
   }
   RH_TRY(GgmlGraph * graph, graph_for(key));
-  AttendOptions attend_options;
-  attend_options.threads = options_.threads;
-  attend_options.deterministic = options_.deterministic;
-  attend_options.mass = mass_kept_ = batch.mass;
-  attention_.begin(*batch.plan, attend_options);
   attention_context_.plan_rows = rows;
   RH_TRY(std::span<const float> result, graph->run(backend_.get(), tokens_, outputs_));
   run_end_ns_ = options_.layer_times ? now_ns() : 0;

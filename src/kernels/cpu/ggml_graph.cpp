@@ -37,6 +37,10 @@ struct GgmlGraph::AttendNode {
     if (ith == 0 && node.context->layer_times) node.context->layer_begin_ns[node.layer] = now_ns();
     node.context->attention->write(node.layer, node.tensors(), ith, nth);
   }
+  static void select(ggml_tensor*, int ith, int nth, void* user_data) {
+    const auto& node = *static_cast<AttendNode*>(user_data);
+    node.context->attention->select(node.layer, node.tensors(), ith, nth);
+  }
   static void attend(ggml_tensor*, int ith, int nth, void* user_data) {
     const auto& node = *static_cast<AttendNode*>(user_data);
     node.context->attention->attend(node.layer, node.tensors(), ith, nth);
@@ -153,7 +157,13 @@ Value GgmlGraph::attend(int layer, Value q, Value k, Value v) {
   ggml_tensor* write_sources[] = {n.k, n.v};
   ggml_tensor* written = ggml_custom_4d(context_.get(), GGML_TYPE_F32, 1, 1, 1, 1, write_sources, 2,
                                         &AttendNode::write, GGML_N_TASKS_MAX, &n);
-  ggml_tensor* attend_sources[] = {n.q, written};
+  ggml_tensor* before = written;
+  if (size_.selects) {
+    ggml_tensor* select_sources[] = {n.q, written};
+    before = ggml_custom_4d(context_.get(), GGML_TYPE_F32, 1, 1, 1, 1, select_sources, 2, &AttendNode::select,
+                            GGML_N_TASKS_MAX, &n);
+  }
+  ggml_tensor* attend_sources[] = {n.q, before};
   n.out = ggml_custom_4d(context_.get(), GGML_TYPE_F32, n.q->ne[0], size_.rows, 1, 1, attend_sources, 2,
                          &AttendNode::attend, GGML_N_TASKS_MAX, &n);
   // The queries are sources here too: combining may still need them, so their memory must live on.

@@ -38,6 +38,8 @@ struct GraphSize {
   int rows = 0;
   int output_rows = 0;
   bool mass = false;  // also sums attention mass, in a node behind each layer's attention
+  bool selects =
+      false;  // rows with read budgets choose what they read, in a node before each layer's attention
   bool operator==(const GraphSize&) const = default;
 };
 

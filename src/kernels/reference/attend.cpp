@@ -8,25 +8,12 @@
 #include <limits>
 
 #include "kernels/element.h"
+#include "kernels/reference/element_double.h"
 
 namespace rhapsode::kernels::reference {
 namespace {
 
 constexpr double kEmpty = -std::numeric_limits<double>::infinity();
-
-double load_element(KvType type, const std::byte* data, size_t index, float scale) {
-  switch (type) {
-    case KvType::kF32:
-      return reinterpret_cast<const float*>(data)[index];
-    case KvType::kF16:
-      return f16_to_f32(reinterpret_cast<const uint16_t*>(data)[index]);
-    case KvType::kBF16:
-      return bf16_to_f32(reinterpret_cast<const uint16_t*>(data)[index]);
-    case KvType::kI8:
-      return static_cast<double>(reinterpret_cast<const int8_t*>(data)[index]) * scale;
-  }
-  return 0.0;
-}
 
 void store_element(KvType type, std::byte* data, size_t index, float value, float inverse_scale) {
   switch (type) {
@@ -43,25 +30,6 @@ void store_element(KvType type, std::byte* data, size_t index, float value, floa
       reinterpret_cast<int8_t*>(data)[index] = quantize_i8(value, inverse_scale);
       break;
   }
-}
-
-std::vector<double> rotate(const RopeSpec& spec, const std::vector<double>& frequencies, const float* head,
-                           int d, int64_t position) {
-  std::vector<double> result(head, head + d);
-  const size_t pairs = frequencies.size();
-  const bool adjacent = spec.pairing == RopePairing::kAdjacent;
-  const double magnitude = spec.magnitude();
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    const size_t first = adjacent ? 2 * pair : pair;
-    const size_t second = adjacent ? 2 * pair + 1 : pair + pairs;
-    const double cosine = std::cos(static_cast<double>(position) * frequencies[pair]) * magnitude;
-    const double sine = std::sin(static_cast<double>(position) * frequencies[pair]) * magnitude;
-    const double a = result[first];
-    const double b = result[second];
-    result[first] = a * cosine - b * sine;
-    result[second] = a * sine + b * cosine;
-  }
-  return result;
 }
 
 // One visible key and what the softmax makes of it.
@@ -143,6 +111,39 @@ float quantization_scale(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+double load_element(KvType type, const std::byte* data, size_t index, float scale) {
+  switch (type) {
+    case KvType::kF32:
+      return reinterpret_cast<const float*>(data)[index];
+    case KvType::kF16:
+      return f16_to_f32(reinterpret_cast<const uint16_t*>(data)[index]);
+    case KvType::kBF16:
+      return bf16_to_f32(reinterpret_cast<const uint16_t*>(data)[index]);
+    case KvType::kI8:
+      return static_cast<double>(reinterpret_cast<const int8_t*>(data)[index]) * scale;
+  }
+  return 0.0;
+}
+
+std::vector<double> rotate(const RopeSpec& spec, const std::vector<double>& frequencies, const float* head,
+                           int d, int64_t position) {
+  std::vector<double> result(head, head + d);
+  const size_t pairs = frequencies.size();
+  const bool adjacent = spec.pairing == RopePairing::kAdjacent;
+  const double magnitude = spec.magnitude();
+  for (size_t pair = 0; pair < pairs; ++pair) {
+    const size_t first = adjacent ? 2 * pair : pair;
+    const size_t second = adjacent ? 2 * pair + 1 : pair + pairs;
+    const double cosine = std::cos(static_cast<double>(position) * frequencies[pair]) * magnitude;
+    const double sine = std::sin(static_cast<double>(position) * frequencies[pair]) * magnitude;
+    const double a = result[first];
+    const double b = result[second];
+    result[first] = a * cosine - b * sine;
+    result[second] = a * sine + b * cosine;
+  }
+  return result;
+}
 
 void attend(const KvShape& shape, const AttendSite& site, const AttendRows& rows) {
   assert(site.heads % shape.kv_heads == 0);
