@@ -18,6 +18,10 @@ enum class WeightFormat : uint8_t {
   kMixed,    // the copy for passes of many rows (prefill), the shipped weights for decode; both in memory
 };
 
+// What computes. kAuto: the GPU where the program has CUDA and finds one that it can use (compute capability 9.0),
+// and nothing asks for what only the CPU does (deterministic); else the CPU.
+enum class Device : uint8_t { kAuto, kCpu, kCuda };
+
 struct AdapterOptions {
   std::filesystem::path path;  // a LoRA adapter in GGUF
   float scale = 1.0f;
@@ -43,13 +47,15 @@ struct EngineOptions {
   std::filesystem::path model;           // a GGUF file
   std::vector<AdapterOptions> adapters;  // applied together, in order
   WeightFormat weights = WeightFormat::kShipped;
+  Device device = Device::kAuto;  // on a GPU `weights` and `threads` change nothing but loading
   KvStorage kv_type = KvStorage::kF16;
   int threads = 0;                      // 0: every core the process may use
   int context_tokens = 0;               // most tokens one sequence may hold; 0: what the model was trained on
   bool beyond_trained_context = false;  // allow context_tokens above the trained length
   int batch_tokens = 512;  // most rows evaluated in one pass; a prompt is prefilled in such chunks
   int pass_ms = 250;       // aim for a pass while somebody waits for the next token: shorter prefill chunks
-  uint64_t kv_cap_bytes = 0;           // bytes of KV pages, prefix cache included; 0: a quarter of the memory
+  uint64_t kv_cap_bytes = 0;           // bytes of KV pages, prefix cache included; 0: a quarter of the memory,
+                                       // or what the GPU has to spare
   bool prefix_cache = true;            // keep and reuse the KV of exact prefixes
   SparseDecodeOptions sparse_decode;   // off by default
   bool deterministic = false;          // same bytes whatever the cache, batch and thread count; slower

@@ -229,6 +229,9 @@ constexpr OptionSpec kOptions[] = {
      "most bytes that copies of weights may take",
      [](Settings& s) -> Slot { return &s.engine.weight_cache_cap_bytes; }},
 
+    {"device", 0, "DEVICE", OptionGroup::kEngine, kRunsModel, kAny,
+     "what computes: cuda (an NVIDIA GPU), cpu, or auto: the GPU where there is one",
+     [](Settings& s) -> Slot { return &s.engine.device; }},
     {"threads", 't', "N", OptionGroup::kEngine, kRunsModel, between(0, 1024),
      "threads to compute with (0: every core the process may use)",
      [](Settings& s) -> Slot { return &s.engine.threads; }},
@@ -248,7 +251,7 @@ constexpr OptionSpec kOptions[] = {
      "number format of keys and values: f32, f16, bf16 or i8",
      [](Settings& s) -> Slot { return &s.engine.kv_type; }},
     {"kv-cap", 0, "SIZE", OptionGroup::kEngine, kRunsModel, kAny,
-     "most memory for keys and values, such as 2GiB (0: a quarter of the memory)",
+     "most memory for keys and values, such as 2GiB (0: a quarter of the memory, or what the GPU has to spare)",
      [](Settings& s) -> Slot { return &s.engine.kv_cap_bytes; }},
     {"prefix-cache", 0, "", OptionGroup::kEngine, kRunsModel, kAny,
      "do not keep and reuse the keys and values of equal beginnings",

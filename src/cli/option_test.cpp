@@ -141,6 +141,10 @@ TEST(ParseOption, Choices) {
   EXPECT_EQ(parsed("kv-type", {"i8"}).engine.kv_type, KvStorage::kI8);
   EXPECT_EQ(parsed("decode-bounds", {"ball"}).engine.sparse_decode.bounds, KeyBounds::kBall);
   EXPECT_EQ(parsed("decode-budget", {"2048"}).engine.sparse_decode.budget_tokens, 2048);
+  EXPECT_EQ(Settings{}.engine.device, Device::kAuto);
+  EXPECT_EQ(parsed("device", {"cuda"}).engine.device, Device::kCuda);
+  EXPECT_EQ(parsed("device", {"cpu"}).engine.device, Device::kCpu);
+  EXPECT_EQ(refusal("device", {"tpu"}), "--device must be one of auto, cpu, cuda; tpu given");
   EXPECT_EQ(parsed("weights", {"bf16"}).engine.weights, WeightFormat::kBF16);
   EXPECT_EQ(refusal("kv-type", {"int4"}), "--kv-type must be one of f32, f16, bf16, i8; int4 given");
 }

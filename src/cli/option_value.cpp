@@ -19,6 +19,8 @@ constexpr std::array<Choice<KvStorage>, 4> kKvTypes{
     {{"f32", KvStorage::kF32}, {"f16", KvStorage::kF16}, {"bf16", KvStorage::kBF16}, {"i8", KvStorage::kI8}}};
 constexpr std::array<Choice<WeightFormat>, 3> kWeights{
     {{"shipped", WeightFormat::kShipped}, {"bf16", WeightFormat::kBF16}, {"mixed", WeightFormat::kMixed}}};
+constexpr std::array<Choice<Device>, 3> kDevices{
+    {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}}};
 constexpr std::array<Choice<ReadPolicy>, 6> kPolicies{{{"auto", ReadPolicy::kAuto},
                                                        {"full", ReadPolicy::kFull},
                                                        {"prefix", ReadPolicy::kPrefix},
@@ -45,6 +47,9 @@ constexpr auto& choices_of(KvStorage) {
 }
 constexpr auto& choices_of(WeightFormat) {
   return kWeights;
+}
+constexpr auto& choices_of(Device) {
+  return kDevices;
 }
 constexpr auto& choices_of(ReadPolicy) {
   return kPolicies;
@@ -124,6 +129,7 @@ class Parser {
   Status operator()(KvStorage* out) const { return choice(out); }
   Status operator()(WeightFormat* out) const { return choice(out); }
   Status operator()(KeyBounds* out) const { return choice(out); }
+  Status operator()(Device* out) const { return choice(out); }
   Status operator()(ReadPolicy* out) const { return choice(out); }
   Status operator()(BlendSelector* out) const { return choice(out); }
   Status operator()(ReadOrder* out) const { return choice(out); }
@@ -232,6 +238,7 @@ struct Printer {
   }
   std::string operator()(const KvStorage* value) const { return choice(*value); }
   std::string operator()(const KeyBounds* value) const { return choice(*value); }
+  std::string operator()(const Device* value) const { return choice(*value); }
   std::string operator()(const WeightFormat* value) const { return choice(*value); }
   std::string operator()(const ReadPolicy* value) const { return choice(*value); }
   std::string operator()(const BlendSelector* value) const { return choice(*value); }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/system.h"
 #include "engine/engine_impl.h"
 #include "engine/runner_options.h"
 
@@ -117,11 +116,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   RH_TRY(impl->runner, engine::ModelRunner::open(runner_options));
   RH_TRY(impl->context_tokens, context_of(options, impl->runner->architecture().trained_context_tokens));
   RH_TRY(impl->prompts, engine::PromptBuilder::make(impl->runner->shared_tokenizer()));
-  const uint64_t cap = options.kv_cap_bytes > 0 ? options.kv_cap_bytes : memory_bytes() / 4;
   const size_t bounds_bytes = options.sparse_decode.budget_tokens > 0
                                   ? runner_options.sparse.bounds.block_bytes(impl->runner->kv_shape())
                                   : 0;
-  RH_TRY(impl->pool, store::PagePool::create(impl->runner->kv_shape(), cap, bounds_bytes));
+  RH_TRY(impl->pool, impl->runner->make_pool(options.kv_cap_bytes, bounds_bytes));
   impl->scheduler = std::make_unique<engine::Scheduler>(
       *impl->runner, *impl->pool, impl->tracer,
       engine::SchedulerOptions{options.batch_tokens, options.pass_ms, options.prefix_cache});

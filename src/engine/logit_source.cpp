@@ -12,7 +12,7 @@ RunnerSource::RunnerSource(ModelRunner& runner, std::unique_ptr<store::PagePool>
 Result<std::unique_ptr<RunnerSource>> RunnerSource::make(ModelRunner& runner, int context_tokens,
                                                          int chunk_tokens) {
   const uint64_t blocks = (context_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens + 1;
-  RH_TRY(auto pool, store::PagePool::create(runner.kv_shape(), blocks * runner.kv_shape().block_bytes()));
+  RH_TRY(auto pool, runner.make_pool(blocks * runner.kv_shape().block_bytes()));
   return std::unique_ptr<RunnerSource>(new RunnerSource(runner, std::move(pool), chunk_tokens));
 }
 

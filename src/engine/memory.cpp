@@ -217,7 +217,8 @@ Status Memory::Impl::make_parts(const std::string& instruction) {
   kv.add("prefix", numbers(frame->prefix()));
   kv.add("pool", to_string(engine->runner->kv_shape().type));
   kv.add("stored", to_string(stored_kv));
-  kv.add("numerics", numerics_class(engine->options.weights));
+  const std::string_view rounding = engine->runner->backend().numerics();
+  kv.add("numerics", rounding.empty() ? numerics_class(engine->options.weights) : rounding);
   RH_TRY(kv_fingerprint, kv.finish());
   encoder = std::make_unique<recall::Encoder>(*passes, *frame);
   router = std::make_unique<recall::Router>(*encoder, *frame, *whitening);

@@ -5,7 +5,7 @@
 
 #include "engine/memory_impl.h"
 #include "engine/page_difference.h"
-#include "store/kv_codec.h"
+#include "store/host_pages.h"
 #include "store/memory_archive.h"
 
 namespace rhapsode {
@@ -197,14 +197,13 @@ Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
     return {};
   }
   RH_TRY(std::vector<store::PagePin> stored, passes->take_pages(recall::pages_for(count)));
-  std::vector<kernels::Page*> targets;
-  for (store::PagePin& page : stored) targets.push_back(page.get());
-  if (Status decoded = store::decode_kv(passes->kv_shape(), bytes, targets, count); !decoded.ok()) {
+  if (Status decoded = store::decode_pinned_kv(bytes, stored, count); !decoded.ok()) {
     report.problems.push_back({rows.front().source, decoded.error().message});
     return {};
   }
   RH_TRY(const std::vector<recall::Encoded> fresh, encoder->encode(std::span(&tokens, 1), false));
-  const double difference = engine::page_difference(passes->kv_shape(), stored, fresh.front().pages, count);
+  RH_TRY(const double difference,
+         engine::page_difference(passes->kv_shape(), stored, fresh.front().pages, count));
   report.largest_difference = std::max(report.largest_difference, difference);
   ++report.passages_encoded;
   if (!(difference <= engine::kMostPageDifference)) {

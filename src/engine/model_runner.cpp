@@ -4,9 +4,19 @@
 #include <future>
 
 #include "kernels/cpu/ggml_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "text/library_log.h"
 
 namespace rhapsode::engine {
+
+namespace {
+
+bool uses_gpu(const RunnerOptions& options) {
+  if (options.device != Device::kAuto) return options.device == Device::kCuda;
+  return !options.deterministic && kernels::cuda::why_no_device().empty();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& options) {
   RH_TRY(model::GgufFile file, model::GgufFile::open(options.model));
@@ -28,17 +38,26 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   backend_options.kv = runner->kv_shape_;
   backend_options.layers = runner->architecture_.attention;
   backend_options.sparse = options.sparse;
-  RH_TRY(runner->backend_, kernels::cpu::make_ggml_backend(std::move(backend_options)));
+  const bool gpu = uses_gpu(options);
+  RH_TRY(runner->backend_, gpu ? kernels::cuda::make_cuda_backend(std::move(backend_options))
+                               : kernels::cpu::make_ggml_backend(std::move(backend_options)));
   RH_TRY(runner->weights_, model::ModelWeights::load(runner->file_, runner->architecture_, options.adapters,
                                                      *runner->backend_));
   runner->recipes_ = runner->add_recipes(runner->weights_);
-  if (!options.wide_model.empty()) RH_TRY_STATUS(runner->load_wide(options));
+  if (!options.wide_model.empty() && !gpu) RH_TRY_STATUS(runner->load_wide(options));
   RH_TRY(runner->tokenizer_, vocabulary.get());
   if (runner->tokenizer_->size() > runner->architecture_.vocabulary) {
     return make_error(ErrorKind::kCorrupt, "{}: the vocabulary has {} tokens, the embedding table {}",
                       options.model.string(), runner->tokenizer_->size(), runner->architecture_.vocabulary);
   }
   return runner;
+}
+
+Result<std::unique_ptr<store::PagePool>> ModelRunner::make_pool(uint64_t cap_bytes,
+                                                                size_t bounds_bytes) {
+  std::unique_ptr<kernels::PageMemory> memory = backend_->new_page_memory();
+  const uint64_t cap = cap_bytes > 0 ? cap_bytes : memory->suggested_bytes();
+  return store::PagePool::create(kv_shape_, cap, bounds_bytes, std::move(memory));
 }
 
 Status ModelRunner::load_wide(const RunnerOptions& options) {

@@ -16,6 +16,8 @@
 #include "model/architecture.h"
 #include "model/gguf_file.h"
 #include "model/weights.h"
+#include "rhapsode/options.h"
+#include "store/page_pool.h"
 #include "text/tokenizer.h"
 
 namespace rhapsode::engine {
@@ -32,6 +34,7 @@ struct RunnerOptions {
   std::filesystem::path vocabulary;
   std::vector<model::Adapter> adapters;
   kernels::KvType kv_type = kernels::KvType::kF16;
+  Device device = Device::kCpu;
   int threads = 1;
   kernels::SparseOptions sparse;  // for plans with read budgets
   bool deterministic = false;
@@ -57,6 +60,8 @@ class ModelRunner {
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   std::shared_ptr<const text::Tokenizer> shared_tokenizer() const { return tokenizer_; }
   const kernels::KvShape& kv_shape() const { return kv_shape_; }
+  // A pool of pages that this model's passes can read; a cap of 0: as many bytes as its memory has to spare.
+  Result<std::unique_ptr<store::PagePool>> make_pool(uint64_t cap_bytes, size_t bounds_bytes = 0);
   kernels::Backend& backend() { return *backend_; }
 
  private:

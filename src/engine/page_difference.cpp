@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/element.h"
+#include "store/host_pages.h"
 
 namespace rhapsode::engine {
 
@@ -27,8 +28,10 @@ struct Sums {
 
 }  // namespace
 
-double page_difference(const KvShape& shape, std::span<const store::PagePin> a,
-                       std::span<const store::PagePin> b, int tokens) {
+Result<double> page_difference(const KvShape& shape, std::span<const store::PagePin> a,
+                               std::span<const store::PagePin> b, int tokens) {
+  RH_TRY(const store::HostPages left, store::HostPages::reading(a));
+  RH_TRY(const store::HostPages right, store::HostPages::reading(b));
   double largest = 0;
   for (int layer = 0; layer < shape.layers; ++layer) {
     for (int head = 0; head < shape.kv_heads; ++head) {
@@ -36,8 +39,8 @@ double page_difference(const KvShape& shape, std::span<const store::PagePin> a,
       Sums values;
       for (int token = 0; token < tokens; ++token) {
         const int slot = token % kPageTokens;
-        const auto x = page_head(shape, *a[token / kPageTokens].get(), layer, head);
-        const auto y = page_head(shape, *b[token / kPageTokens].get(), layer, head);
+        const auto x = page_head(shape, *left.pages()[token / kPageTokens], layer, head);
+        const auto y = page_head(shape, *right.pages()[token / kPageTokens], layer, head);
         for (int i = 0; i < shape.head_dim; ++i) {
           const size_t key = kernels::key_index(shape.head_dim, slot, i);
           const size_t value = static_cast<size_t>(slot) * shape.head_dim + i;

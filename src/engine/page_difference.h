@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "base/result.h"
 #include "kernels/page.h"
 #include "store/page_pool.h"
 
@@ -13,8 +14,9 @@ namespace rhapsode::engine {
 inline constexpr double kMostPageDifference = 0.1;
 
 // The largest root mean square difference of a (layer, KV head)'s K or V over all tokens, relative to the
-// root mean square of its values in `a`. NaN where either holds one. Cost: one pass over both.
-double page_difference(const kernels::KvShape& shape, std::span<const store::PagePin> a,
+// root mean square of its values in `a`. NaN where either holds one. Cost: one pass over both, wherever they
+// lie (store/host_pages.h).
+Result<double> page_difference(const kernels::KvShape& shape, std::span<const store::PagePin> a,
                        std::span<const store::PagePin> b, int tokens);
 
 }  // namespace rhapsode::engine

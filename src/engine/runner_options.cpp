@@ -54,6 +54,7 @@ Result<RunnerOptions> runner_options(const EngineOptions& options) {
     runner.adapters.push_back({adapter.path, adapter.scale});
   }
   runner.kv_type = kv_type_of(options.kv_type);
+  runner.device = options.device;
   runner.threads = options.threads > 0 ? options.threads : usable_cores();
   runner.sparse = sparse_of(options.sparse_decode);
   runner.deterministic = options.deterministic;

@@ -21,6 +21,7 @@
 #include "kernels/attend.h"
 #include "kernels/context_plan.h"
 #include "kernels/page_bounds.h"
+#include "kernels/page_memory.h"
 
 namespace rhapsode::kernels {
 
@@ -111,6 +112,10 @@ class Backend {
   // number.
   virtual int fixed_rows() const = 0;
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
+  // Memory that the pages of this back end's plans must lie in; asked for after the weights are there.
+  virtual std::unique_ptr<PageMemory> new_page_memory() = 0;
+  // Names what keys and values are rounded by, where that is not the file's own weight types; else empty.
+  virtual std::string_view numerics() const { return {}; }
   // Times of layer groups of the last pass; empty unless options.layer_times.
   virtual std::vector<LayerSpan> layer_spans() const = 0;
 };

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/iso_time.h"
 #include "base/sha256.h"
+#include "store/host_pages.h"
 #include "store/kv_codec.h"
 #include "text/passage.h"
 #include "text/readers.h"
@@ -297,9 +298,7 @@ Status Ingester::store(std::span<const Work> batch, std::vector<Encoded> encoded
     whitening_.encode(encoded[i].chunk_states, codes[i]);
     const auto tokens = static_cast<int>(batch[i].tokens.tokens.size());
     if (!encoded[i].pages.empty()) {
-      std::vector<const kernels::Page*> pages;
-      for (const store::PagePin& page : encoded[i].pages) pages.push_back(page.get());
-      RH_TRY(extents[i], store::encode_kv(runner_.kv_shape(), setting_.stored_kv, pages, tokens));
+      RH_TRY(extents[i], store::encode_pinned_kv(encoded[i].pages, setting_.stored_kv, tokens));
       run.report.kv_bytes += extents[i].size();
     }
     by_content[batch[i].content].push_back({batch[i].ordinal, encoded[i].chunks, whitening_.id(), codes[i],

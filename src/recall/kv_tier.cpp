@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "store/kv_codec.h"
+#include "store/host_pages.h"
 
 namespace rhapsode::recall {
 
@@ -100,10 +100,8 @@ Result<std::vector<store::PagePin>> KvTier::from_disk(const store::Catalog& cata
   const int tokens = static_cast<int>(wanted.tokens->tokens.size());
   std::vector<std::byte> bytes(extent->extent.bytes);
   RH_TRY(std::vector<store::PagePin> pages, runner_.take_pages(pages_for(tokens)));
-  std::vector<kernels::Page*> targets;
-  for (store::PagePin& page : pages) targets.push_back(page.get());
   Status read = catalog.read_kv(*extent, bytes);
-  if (read.ok()) read = store::decode_kv(runner_.kv_shape(), bytes, targets, tokens);
+  if (read.ok()) read = store::decode_pinned_kv(bytes, pages, tokens);
   if (read.ok()) return pages;
   if (read.error().kind != ErrorKind::kCorrupt) return read.error();
   if (upkeep.quarantine) upkeep.quarantine(wanted.passage);
@@ -140,11 +138,9 @@ Result<std::vector<std::vector<store::PagePin>>> KvTier::load(const store::Catal
     const int64_t passage = wanted[missing[i]].passage;
     loaded[missing[i]] = std::move(encoded[i].pages);
     insert(passage, loaded[missing[i]]);
-    std::vector<const kernels::Page*> pages;
-    for (const store::PagePin& page : loaded[missing[i]]) pages.push_back(page.get());
     if (!upkeep.keep) continue;
-    RH_TRY(extents[i],
-           store::encode_kv(runner_.kv_shape(), stored_, pages, static_cast<int>(texts[i].tokens.size())));
+    RH_TRY(extents[i], store::encode_pinned_kv(loaded[missing[i]], stored_,
+                                               static_cast<int>(texts[i].tokens.size())));
     made.push_back({passage, extents[i]});
   }
   if (upkeep.keep) upkeep.keep(made);

@@ -1,10 +1,7 @@
 #include "store/page_pool.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cassert>
-#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -30,7 +27,7 @@ const Block* block_of(const kernels::Page* page) {
 }  // namespace
 
 struct PagePool::Impl {
-  std::byte* region = nullptr;
+  std::unique_ptr<kernels::PageMemory> memory;
   size_t region_bytes = 0;
   size_t unit_bytes = 0;  // of a block and its bounds
   std::unique_ptr<Block[]> blocks;
@@ -39,10 +36,6 @@ struct PagePool::Impl {
   std::vector<Block*> free;  // guarded by mutex
   size_t fresh = 0;          // blocks never handed out yet; guarded by mutex
   uint64_t copies = 0;       // guarded by mutex
-
-  ~Impl() {
-    if (region) munmap(region, region_bytes);
-  }
 };
 
 PagePin::PagePin(PagePin&& other) noexcept : pool_(other.pool_), page_(other.page_) {
@@ -81,7 +74,8 @@ PagePool::~PagePool() {
 }
 
 Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape, uint64_t cap_bytes,
-                                                   size_t bounds_bytes) {
+                                                   size_t bounds_bytes,
+                                                   std::unique_ptr<kernels::PageMemory> memory) {
   auto impl = std::make_unique<Impl>();
   const size_t block_bytes = shape.block_bytes();
   impl->unit_bytes = block_bytes + bounds_bytes;
@@ -93,19 +87,14 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape
         cap_bytes, impl->unit_bytes, kernels::kPageTokens);
   }
   impl->region_bytes = impl->total * impl->unit_bytes;
-  void* region = mmap(nullptr, impl->region_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (region == MAP_FAILED) return make_system_error(errno, "reserving address space for the KV cap");
-  // Attention streams whole pages: huge pages save most of its TLB misses. Only advice, so a refusal is
-  // harmless.
-  madvise(region, impl->region_bytes, MADV_HUGEPAGE);
-  impl->region = static_cast<std::byte*>(region);
+  RH_TRY(std::byte* const region, memory->reserve(impl->region_bytes));
+  impl->memory = std::move(memory);
   impl->blocks = std::make_unique<Block[]>(impl->total);
   for (size_t i = 0; i < impl->total; ++i) {
     Block& block = impl->blocks[i];
-    block.page.data = impl->region + i * block_bytes;
+    block.page.data = region + i * block_bytes;
     if (bounds_bytes == 0) continue;
-    block.bounds.data = impl->region + impl->total * block_bytes + i * bounds_bytes;
+    block.bounds.data = region + impl->total * block_bytes + i * bounds_bytes;
     block.page.bounds = &block.bounds;
   }
   return std::unique_ptr<PagePool>(new PagePool(shape, std::move(impl)));
@@ -134,13 +123,17 @@ PagePin PagePool::copy(const kernels::Page& source, int count) {
   PagePin pin = allocate();
   if (!pin) return pin;
   // Slots lie apart in K, so whole pages are copied; slots beyond `count` are never read.
-  std::memcpy(pin->data, source.data, shape_.block_bytes());
+  if (!impl_->memory->copy_within(source.data, pin->data, shape_.block_bytes()).ok()) return PagePin();
   pin->count = count;
   pin->consecutive = source.consecutive;
   pin->positions = source.positions;
   std::lock_guard lock(impl_->mutex);
   ++impl_->copies;
   return pin;
+}
+
+kernels::PageMemory& PagePool::memory() const {
+  return *impl_->memory;
 }
 
 PagePoolStats PagePool::stats() const {
@@ -164,7 +157,7 @@ void PagePool::drop_reference(kernels::Page* page) {
   if (block->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
 #ifndef NDEBUG
   // Whoever still reads the block without a pin finds NaN in every float type.
-  std::memset(block->page.data, 0xff, shape_.block_bytes());
+  if (impl_->memory->host_addressable()) std::memset(block->page.data, 0xff, shape_.block_bytes());
 #endif
   std::lock_guard lock(impl_->mutex);
   impl_->free.push_back(block);

@@ -1,12 +1,12 @@
 // The page pool: every page block of an engine, under one byte cap that holds at every moment.
 //
-// The pool reserves address space for `cap_bytes` once and hands out blocks of KvShape::block_bytes(); memory
-// is touched only when a block is first written. With `bounds_bytes` every block also has room for its page
-// bounds (kernels/page_bounds.h), which counts under the cap. A block lives as long as somebody holds a
-// PagePin on it; pins are move-only and are shared on purpose only (PagePin::share). There is no other way to
-// reach a block. Cost: allocate, share and release are O(1); allocate never waits. Threads: all functions of
-// PagePool and PagePin may be called from any thread; one pin object by one thread at a time. Errors:
-// allocate() returns an empty pin when the cap is reached, so that the caller can evict or queue.
+// The pool reserves `cap_bytes` of a kernels::PageMemory once (on the host only address space, touched when a
+// block is first written) and hands out blocks of KvShape::block_bytes(). With `bounds_bytes` every block also
+// has room for its page bounds (kernels/page_bounds.h), which counts under the cap. A block lives as long as
+// somebody holds a PagePin on it; pins are move-only and are shared on purpose only (PagePin::share). There is
+// no other way to reach a block. Cost: allocate, share and release are O(1); allocate never waits. Threads: all
+// functions of PagePool and PagePin may be called from any thread; one pin object by one thread at a time.
+// Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or queue.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "kernels/page.h"
+#include "kernels/page_memory.h"
 
 namespace rhapsode::store {
 
@@ -33,6 +34,7 @@ class PagePin {
   kernels::Page* operator->() const { return page_; }
 
   PagePin share() const;
+  const PagePool& pool() const { return *pool_; }  // not of an empty pin
   // True when no other pin exists: only then may the block be written.
   bool exclusive() const;
   void release();
@@ -55,19 +57,22 @@ struct PagePoolStats {
 
 class PagePool {
  public:
-  // Fails when the cap holds not even one block or the address space cannot be had. Outlives all of its pins.
-  static Result<std::unique_ptr<PagePool>> create(const kernels::KvShape& shape, uint64_t cap_bytes,
-                                                  size_t bounds_bytes = 0);
+  // Fails when the cap holds not even one block or the memory cannot be had. Outlives all of its pins.
+  static Result<std::unique_ptr<PagePool>> create(
+      const kernels::KvShape& shape, uint64_t cap_bytes, size_t bounds_bytes = 0,
+      std::unique_ptr<kernels::PageMemory> memory = kernels::host_page_memory());
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
   // An empty block (count 0), or an empty pin when the cap is reached.
   PagePin allocate();
-  // A new block with the first `count` slots of `source`: the copy of copy-on-write. Empty pin at the cap.
+  // A new block with the first `count` slots of `source`: the copy of copy-on-write. Empty pin at the cap, or
+  // when the memory's device fails.
   PagePin copy(const kernels::Page& source, int count);
 
   const kernels::KvShape& shape() const { return shape_; }
+  kernels::PageMemory& memory() const;
   PagePoolStats stats() const;
 
  private:

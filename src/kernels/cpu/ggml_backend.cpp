@@ -38,6 +38,7 @@ class GgmlBackend final : public Backend {
   Result<std::span<const float>> run(const BatchInput& batch, int recipe) override;
   int fixed_rows() const override { return options_.deterministic ? kDeterministicRows : 0; }
   uint64_t weight_copy_bytes() const override { return copy_bytes_; }
+  std::unique_ptr<PageMemory> new_page_memory() override { return host_page_memory(); }
   std::vector<LayerSpan> layer_spans() const override;
   Result<std::span<const double>> mass_per_token(int sequence) const override {
     if (mass_kept_) return attention_.mass_per_token(sequence);

@@ -1,0 +1,20 @@
+// The CUDA back end of a build without CUDA.
+#include "kernels/cuda/cuda_backend.h"
+
+namespace rhapsode::kernels::cuda {
+
+const std::string& why_no_device() {
+  static const std::string reason =
+      "this program was built without CUDA: build it where nvcc is found, or use --device cpu";
+  return reason;
+}
+
+std::string device_name() {
+  return {};
+}
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions) {
+  return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
+}
+
+}  // namespace rhapsode::kernels::cuda

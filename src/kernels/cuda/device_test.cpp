@@ -1,0 +1,202 @@
+// What only a GPU can show: kernels against the reference in double precision. Skipped where there is none.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/device_world.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/element.h"
+
+namespace rhapsode::kernels::cuda {
+namespace {
+
+using testing::largest_difference;
+using testing::Random;
+using testing::random_world;
+using testing::run_reference;
+using testing::RunResult;
+using testing::tolerance;
+using testing::uniform;
+using testing::World;
+
+#define RH_REQUIRE_GPU() \
+  if (!why_no_device().empty()) GTEST_SKIP() << why_no_device()
+
+std::string describe(const World& world) {
+  return fmt::format("{} {}/{} heads, d {}, window {}, cap {}, rope {} of {}, rows {}, sequences {}",
+                     to_string(world.shape.type), world.layer.heads, world.shape.kv_heads,
+                     world.shape.head_dim, world.layer.window, world.layer.soft_cap,
+                     world.layer.rope.dimensions, static_cast<int>(world.layer.rope.pairing), world.rows(),
+                     world.plan.sequences.size());
+}
+
+void compare(World& world, const DeviceRun& run, float bound) {
+  const RunResult expected = run_reference(world);
+  const DeviceResult actual = run_device(world, run);
+  const float rounding = run.out == Element::kBF16 ? 0.03f : 0.0f;
+  EXPECT_LE(largest_difference(actual.out, expected.out), bound + rounding);
+  float largest_lse = 1.0f;
+  for (const float lse : expected.lse) {
+    if (std::isfinite(lse)) largest_lse = std::max(largest_lse, std::abs(lse));
+  }
+  EXPECT_LE(largest_difference(actual.lse, expected.lse), bound * std::max(4.0f, largest_lse));
+}
+
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kI8};
+
+class DeviceAttendOfType : public ::testing::TestWithParam<KvType> {};
+INSTANTIATE_TEST_SUITE_P(Types, DeviceAttendOfType, ::testing::ValuesIn(kTypes),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(DeviceAttendOfType, RowsEqualTheReferenceOnRandomWorlds) {
+  RH_REQUIRE_GPU();
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    World world = random_world(random, GetParam());
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
+    ASSERT_TRUE(validate(world.plan, world.shape).ok());
+    DeviceRun run{attend_rows};
+    if (seed % 3 == 0) run.out = Element::kBF16;
+    compare(world, run, tolerance(GetParam()));
+    if (HasFailure()) return;
+  }
+}
+
+// Bytes of a page as values, for comparing what two writers made of the same rows.
+std::vector<float> values_of(const World& world, std::span<const std::byte> block, int slot) {
+  Page page;
+  page.data = const_cast<std::byte*>(block.data());
+  std::vector<float> values;
+  const int d = world.shape.head_dim;
+  const auto element = static_cast<size_t>(element_bytes(world.shape.type));
+  const auto read = [&](const std::byte* data, size_t index, const float* scale) {
+    switch (world.shape.type) {
+      case KvType::kF32: {
+        float value = 0;
+        std::memcpy(&value, data + index * element, 4);
+        return value;
+      }
+      case KvType::kI8:
+        return static_cast<float>(static_cast<int8_t>(data[index])) * scale[slot];
+      default: {
+        uint16_t bits = 0;
+        std::memcpy(&bits, data + index * element, 2);
+        return world.shape.type == KvType::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+      }
+    }
+  };
+  for (int head = 0; head < world.shape.kv_heads; ++head) {
+    const PageHeadView view = page_head(world.shape, page, 0, head);
+    for (int i = 0; i < d; ++i) {
+      values.push_back(read(view.k, key_index(d, slot, i), view.k_scale));
+      values.push_back(read(view.v, static_cast<size_t>(slot) * d + i, view.v_scale));
+    }
+  }
+  return values;
+}
+
+TEST_P(DeviceAttendOfType, WritesPagesAsTheReferenceDoes) {
+  RH_REQUIRE_GPU();
+  for (unsigned seed = 200; seed < 215; ++seed) {
+    Random random(seed);
+    World world = random_world(random, GetParam());
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
+    DeviceRun run{attend_rows};
+    run.read_pages = true;
+    const DeviceResult device = run_device(world, run);
+    run_reference(world);  // writes the same slots on the host
+    for (const auto& [page, bytes] : device.pages) {
+      for (const RowWrite& write : world.plan.writes) {
+        if (write.page != page) continue;
+        const std::span<const std::byte> host(page->data, world.shape.block_bytes());
+        EXPECT_LE(largest_difference(values_of(world, bytes, write.slot), values_of(world, host, write.slot)),
+                  GetParam() == KvType::kF32 ? 1e-5f : 5 * tolerance(GetParam()));
+      }
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(DeviceAttend, RowsThatSeeNothingGiveZeros) {
+  RH_REQUIRE_GPU();
+  Random random(1);
+  World world;
+  world.shape = {1, 2, 64, KvType::kF16};
+  world.layer.heads = 4;
+  world.layer.rope.dimensions = 64;
+  SequencePlan sequence;
+  sequence.references = {{world.add_page(random, 0, kPageTokens), 6}};
+  sequence.row_count = 1;
+  world.plan.sequences.push_back(sequence);
+  world.plan.positions = {5};
+  world.plan.writes.resize(1);
+  world.fill_tensors(random);
+  const DeviceResult result = run_device(world, {attend_rows});
+  EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
+  for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
+}
+
+TEST(DeviceGemm, MultipliesBiasesAndAdds) {
+  RH_REQUIRE_GPU();
+  auto made = Gemm::make();
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  Random random(9);
+  for (const Element element : {Element::kBF16, Element::kF32}) {
+    for (const int rows : {1, 3, 64, 517}) {
+      const int m = 24 * 8;
+      const int k = 112;
+      auto exact = [&](int count) {  // small integers: exact in bf16, and so are their sums in float32
+        std::vector<float> values(static_cast<size_t>(count));
+        for (float& value : values) value = static_cast<float>(uniform(random, -8, 8));
+        return values;
+      };
+      const std::vector<float> weight = exact(m * k);
+      const std::vector<float> x = exact(rows * k);
+      const std::vector<float> bias = exact(m);
+      const std::vector<float> residual = exact(rows * m);
+      const auto upload = [&](const std::vector<float>& values, Element as) {
+        DeviceBuffer buffer;
+        EXPECT_TRUE(buffer.allocate(values.size() * element_bytes(as), "a factor").ok());
+        if (as == Element::kF32) {
+          EXPECT_TRUE(buffer.upload(std::as_bytes(std::span(values))).ok());
+        } else {
+          std::vector<uint16_t> narrow;
+          for (const float value : values) narrow.push_back(f32_to_bf16(value));
+          EXPECT_TRUE(buffer.upload(std::as_bytes(std::span(narrow))).ok());
+        }
+        return buffer;
+      };
+      const DeviceBuffer w = upload(weight, element);
+      const DeviceBuffer in = upload(x, element);
+      const DeviceBuffer b = upload(bias, Element::kF32);
+      const DeviceBuffer r = upload(residual, Element::kF32);
+      const DeviceBuffer out = upload(std::vector<float>(residual.size(), NAN), Element::kF32);
+      GemmCall call{{w.as<void>(), element}, {in.as<void>(), element}, {out.as<void>(), Element::kF32}};
+      call.bias = b.as<float>();
+      call.residual = r.as<float>();
+      call.m = m;
+      call.k = k;
+      call.rows = rows;
+      const Status status = (*made)->run(call, nullptr);
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      std::vector<float> got(residual.size());
+      ASSERT_EQ(cudaMemcpy(got.data(), out.as<void>(), got.size() * 4, cudaMemcpyDeviceToHost), cudaSuccess);
+      for (int row = 0; row < rows; ++row) {
+        for (int i = 0; i < m; ++i) {
+          float sum = bias[i] + residual[row * m + i];
+          for (int j = 0; j < k; ++j) sum += weight[i * k + j] * x[row * k + j];
+          ASSERT_EQ(got[row * m + i], sum) << rows << " rows, row " << row << " column " << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rhapsode::kernels::cuda

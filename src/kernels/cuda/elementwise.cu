@@ -1,0 +1,162 @@
+#include <cuda_bf16.h>
+
+#include "kernels/cuda/elementwise.h"
+
+namespace rhapsode::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ float load(const float* p, int64_t i) { return p[i]; }
+__device__ float load(const __nv_bfloat16* p, int64_t i) { return __bfloat162float(p[i]); }
+__device__ void store(float* p, int64_t i, float x) { p[i] = x; }
+__device__ void store(__nv_bfloat16* p, int64_t i, float x) { p[i] = __float2bfloat16(x); }
+
+// Calls f with a null pointer of the element's type.
+template <typename F>
+void with_type(Element element, F&& f) {
+  if (element == Element::kF32) {
+    f(static_cast<float*>(nullptr));
+  } else {
+    f(static_cast<__nv_bfloat16*>(nullptr));
+  }
+}
+
+int blocks_for(int64_t elements) {
+  constexpr int64_t kMost = 132 * 16;
+  const int64_t blocks = (elements + kThreads - 1) / kThreads;
+  return static_cast<int>(blocks < kMost ? blocks : kMost);
+}
+
+// out[i] = f(i) for every element.
+template <typename Out, typename F>
+__global__ void map_kernel(int64_t elements, Out* out, F f) {
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < elements; i += step) store(out, i, f(i));
+}
+
+template <typename Out, typename F>
+void map(const RowShape& shape, Out* out, cudaStream_t stream, F f) {
+  const int64_t elements = shape.rows * shape.features;
+  if (elements > 0) map_kernel<<<blocks_for(elements), kThreads, 0, stream>>>(elements, out, f);
+}
+
+template <typename In, typename Out>
+__global__ void gather_kernel(int64_t features, const In* in, const int32_t* index, Out* out) {
+  const In* from = in + int64_t{index[blockIdx.x]} * features;
+  Out* to = out + int64_t{blockIdx.x} * features;
+  for (int64_t i = threadIdx.x; i < features; i += kThreads) store(to, i, load(from, i));
+}
+
+__device__ float warp_sum(float x) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0u, x, lanes);
+  return x;
+}
+
+// One block a row of `width` values. Sums of squares in float32, as every reader of these models does.
+template <typename Out>
+__global__ void rms_norm_kernel(int width, const float* in, const float* gain, float epsilon, Out* out) {
+  __shared__ float parts[kThreads / 32];
+  const float* x = in + int64_t{blockIdx.x} * width;
+  float sum = 0;
+  for (int i = threadIdx.x; i < width; i += blockDim.x) sum += x[i] * x[i];
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+  __syncthreads();
+  float total = 0;
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) total += parts[warp];
+  const float factor = rsqrtf(total / width + epsilon);
+  Out* y = out + int64_t{blockIdx.x} * width;
+  for (int i = threadIdx.x; i < width; i += blockDim.x) store(y, i, x[i] * factor * gain[i]);
+}
+
+__device__ float activate(bool gelu, float x) {
+  if (!gelu) return x / (1.0f + __expf(-x));
+  constexpr float kSqrt2OverPi = 0.79788456080286535588f;
+  return 0.5f * x * (1.0f + tanhf(kSqrt2OverPi * x * (1.0f + 0.044715f * x * x)));
+}
+
+struct Gate {
+  bool gelu;
+  const float* gate;
+  const float* up;
+  __device__ float operator()(int64_t i) const { return activate(gelu, gate[i]) * up[i]; }
+};
+struct Add {
+  const float* a;
+  const float* b;
+  __device__ float operator()(int64_t i) const { return a[i] + b[i]; }
+};
+struct AddBias {
+  const float* in;
+  const float* bias;
+  int64_t features;
+  __device__ float operator()(int64_t i) const { return in[i] + bias[i % features]; }
+};
+struct Scale {
+  const float* in;
+  float factor;
+  __device__ float operator()(int64_t i) const { return in[i] * factor; }
+};
+struct SoftCap {
+  const float* in;
+  float cap;
+  __device__ float operator()(int64_t i) const { return cap * tanhf(in[i] / cap); }
+};
+
+}  // namespace
+
+void gather_rows(const RowShape& shape, DeviceInput in, const int32_t* index, DeviceValue out,
+                 cudaStream_t stream) {
+  if (shape.rows == 0) return;
+  with_type(in.element, [&](auto* in_type) {
+    with_type(out.element, [&](auto* out_type) {
+      using In = std::remove_pointer_t<decltype(in_type)>;
+      using Out = std::remove_pointer_t<decltype(out_type)>;
+      gather_kernel<<<shape.rows, kThreads, 0, stream>>>(shape.features, static_cast<const In*>(in.data), index,
+                                                         static_cast<Out*>(out.data));
+    });
+  });
+}
+
+void rms_norm(const RowShape& shape, int64_t width, const float* in, const float* gain, float epsilon,
+              DeviceValue out, cudaStream_t stream) {
+  const int64_t groups = shape.rows * (shape.features / width);
+  if (groups == 0) return;
+  const int threads = width >= 8 * kThreads / 4 ? kThreads : (width > 128 ? 128 : 32);
+  with_type(out.element, [&](auto* type) {
+    using Out = std::remove_pointer_t<decltype(type)>;
+    rms_norm_kernel<<<static_cast<unsigned>(groups), threads, 0, stream>>>(
+        static_cast<int>(width), in, gain, epsilon, static_cast<Out*>(out.data));
+  });
+}
+
+void gate(const RowShape& shape, bool gelu, const float* gate, const float* up, DeviceValue out,
+          cudaStream_t stream) {
+  with_type(out.element, [&](auto* type) {
+    map(shape, static_cast<decltype(type)>(out.data), stream, Gate{gelu, gate, up});
+  });
+}
+
+void add(const RowShape& shape, const float* a, const float* b, float* out, cudaStream_t stream) {
+  map(shape, out, stream, Add{a, b});
+}
+
+void add_bias(const RowShape& shape, const float* in, const float* bias, float* out, cudaStream_t stream) {
+  map(shape, out, stream, AddBias{in, bias, shape.features});
+}
+
+void scale(const RowShape& shape, const float* in, float factor, float* out, cudaStream_t stream) {
+  map(shape, out, stream, Scale{in, factor});
+}
+
+void soft_cap(const RowShape& shape, const float* in, float cap, float* out, cudaStream_t stream) {
+  map(shape, out, stream, SoftCap{in, cap});
+}
+
+void to_bf16(const RowShape& shape, const float* in, void* out, cudaStream_t stream) {
+  map(shape, static_cast<__nv_bfloat16*>(out), stream, Scale{in, 1.0f});
+}
+
+}  // namespace rhapsode::kernels::cuda

@@ -1,0 +1,62 @@
+// The context plan as kernels read it: flat arrays in one buffer, uploaded with one copy a pass.
+//
+// Host and device code share these plain structs; no CUDA header is needed. Offsets are bytes from the start
+// of the buffer, every array is aligned to 16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rhapsode::kernels::cuda {
+
+// One page as one reader sees it. `first` and the gathered positions are the reader's: shift included.
+struct DeviceReference {
+  const std::byte* data;  // the block
+  uint64_t mask;          // visible as far as the mask says, and filled: this pass's writes included
+  int32_t first;          // position of slot 0; of consecutive pages
+  int32_t gathered;       // index of 64 positions in `gathered`; -1: consecutive
+  int32_t shift_row;      // row of the shift table
+  int32_t sink;
+};
+static_assert(sizeof(DeviceReference) == 32);
+
+struct DeviceWrite {
+  std::byte* data;  // the block; null: not kept
+  int32_t slot;
+  int32_t padding;
+};
+static_assert(sizeof(DeviceWrite) == 16);
+
+struct DeviceList {
+  int32_t begin;  // in `references`
+  int32_t count;
+};
+
+struct DeviceSequence {
+  int32_t row_begin;
+  int32_t row_count;
+};
+
+// Where everything lies in the uploaded buffer.
+struct PlanOffsets {
+  size_t tokens = 0;         // int32 [rows]
+  size_t output_rows = 0;    // int32 [outputs]
+  size_t angles = 0;         // int32 [2 * rows + shifts]: positions, frame positions of writes, minus shifts
+  size_t row_sequence = 0;   // int32 [rows]
+  size_t sequences = 0;      // DeviceSequence [sequences]
+  size_t writes = 0;         // DeviceWrite [rows]
+  size_t lists = 0;          // DeviceList [list rows][sequences]
+  size_t references = 0;     // DeviceReference [references]
+  size_t gathered = 0;       // int32 [gathered pages][64]
+  size_t bytes = 0;
+};
+
+struct PlanSizes {
+  int rows = 0;
+  int outputs = 0;
+  int shifts = 0;
+  int sequences = 0;
+  int most_references = 0;  // of one list
+};
+
+}  // namespace rhapsode::kernels::cuda

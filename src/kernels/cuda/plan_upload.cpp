@@ -1,0 +1,136 @@
+#include "kernels/cuda/plan_upload.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rhapsode::kernels::cuda {
+
+namespace {
+
+constexpr size_t kAlignment = 16;
+
+uint64_t first_slots(int count) {
+  return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
+}
+
+}  // namespace
+
+template <typename T>
+size_t PlanPacker::append(std::span<const T> values) {
+  const size_t begin = (bytes_.size() + kAlignment - 1) / kAlignment * kAlignment;
+  bytes_.resize(begin + values.size_bytes());
+  if (!values.empty()) std::memcpy(bytes_.data() + begin, values.data(), values.size_bytes());
+  return begin;
+}
+
+void PlanPacker::append_writes(const BatchPlan& plan) {
+  std::vector<DeviceWrite> writes;
+  std::vector<int32_t> angles(plan.positions);
+  writes.reserve(plan.writes.size());
+  for (const RowWrite& write : plan.writes) {
+    writes.push_back({write.page ? write.page->data : nullptr, write.slot, 0});
+    angles.push_back(write.page ? write.page->positions[static_cast<size_t>(write.slot)] : 0);
+  }
+  for (const int32_t shift : shifts_) angles.push_back(-shift);
+  offsets_.writes = append(std::span<const DeviceWrite>(writes));
+  offsets_.angles = append(std::span<const int32_t>(angles));
+}
+
+int32_t PlanPacker::shift_row(int32_t shift) {
+  // Neighbouring references nearly always share their shift.
+  if (last_shift_row_ >= 0 && shift == last_shift_) return last_shift_row_;
+  const auto [found, fresh] = shift_rows_.try_emplace(shift, static_cast<int32_t>(shifts_.size()));
+  if (fresh) shifts_.push_back(shift);
+  last_shift_ = shift;
+  return last_shift_row_ = found->second;
+}
+
+DeviceList PlanPacker::add_list(std::span<const PageReference> references) {
+  DeviceList list{static_cast<int32_t>(references_.size()), 0};
+  for (const PageReference& reference : references) {
+    const Page& page = *reference.page;
+    const auto found = fresh_.find(&page);
+    const uint64_t filled = first_slots(page.count) | (found == fresh_.end() ? 0 : found->second);
+    DeviceReference packed{page.data, reference.mask & filled, 0, -1, 0, reference.sink};
+    if (packed.mask == 0) continue;  // its positions may be anything
+    packed.shift_row = shift_row(reference.shift);
+    if (page.consecutive) {
+      packed.first = reference.shift + page.positions[0];
+    } else {
+      packed.gathered = static_cast<int32_t>(gathered_.size() / kPageTokens);
+      for (int slot = 0; slot < kPageTokens; ++slot) {
+        // Slots that hold nothing may have any position: theirs is never looked at, but must not overflow.
+        const bool used = packed.mask >> slot & 1;
+        gathered_.push_back(used ? reference.shift + page.positions[static_cast<size_t>(slot)] : 0);
+      }
+    }
+    references_.push_back(packed);
+  }
+  list.count = static_cast<int32_t>(references_.size()) - list.begin;
+  sizes_.most_references = std::max(sizes_.most_references, list.count);
+  return list;
+}
+
+void PlanPacker::add_lists(const BatchPlan& plan) {
+  const auto sequences = plan.sequences.size();
+  lists_.clear();
+  references_.clear();
+  gathered_.clear();
+  shifts_.clear();
+  shift_rows_.clear();
+  last_shift_row_ = -1;
+  layer_lists_.assign(static_cast<size_t>(layers_), 0);
+  std::vector<std::vector<DeviceList>> own(sequences);
+  for (size_t s = 0; s < sequences; ++s) {
+    lists_.push_back(add_list(plan.sequences[s].references));
+    for (const auto& list : plan.sequences[s].own_lists) own[s].push_back(add_list(list));
+  }
+  const auto own_index = [&](size_t sequence, int layer) {
+    const std::vector<int16_t>& index = plan.sequences[sequence].own_index;
+    return index.empty() ? -1 : int{index[static_cast<size_t>(layer)]};
+  };
+  for (int layer = 0; layer < layers_; ++layer) {
+    bool differs = false;
+    for (size_t s = 0; s < sequences; ++s) differs |= own_index(s, layer) >= 0;
+    if (!differs) continue;
+    layer_lists_[static_cast<size_t>(layer)] = static_cast<int32_t>(lists_.size() / sequences);
+    for (size_t s = 0; s < sequences; ++s) {
+      const int index = own_index(s, layer);
+      lists_.push_back(index < 0 ? lists_[s] : own[s][static_cast<size_t>(index)]);
+    }
+  }
+}
+
+void PlanPacker::pack(const BatchInput& batch) {
+  const BatchPlan& plan = *batch.plan;
+  bytes_.clear();
+  offsets_ = {};
+  sizes_ = {};
+  sizes_.rows = plan.rows();
+  sizes_.outputs = static_cast<int>(batch.output_rows.size());
+  sizes_.sequences = static_cast<int>(plan.sequences.size());
+  fresh_.clear();
+  for (const RowWrite& write : plan.writes) {
+    if (write.page) fresh_[write.page] |= 1ull << write.slot;
+  }
+  add_lists(plan);
+  sizes_.shifts = static_cast<int>(shifts_.size());
+  offsets_.tokens = append(batch.tokens);
+  offsets_.output_rows = append(batch.output_rows);
+  append_writes(plan);
+  std::vector<int32_t> row_sequence(plan.positions.size());
+  std::vector<DeviceSequence> sequences;
+  for (size_t s = 0; s < plan.sequences.size(); ++s) {
+    const SequencePlan& sequence = plan.sequences[s];
+    sequences.push_back({sequence.row_begin, sequence.row_count});
+    std::fill_n(row_sequence.begin() + sequence.row_begin, sequence.row_count, static_cast<int32_t>(s));
+  }
+  offsets_.row_sequence = append(std::span<const int32_t>(row_sequence));
+  offsets_.sequences = append(std::span<const DeviceSequence>(sequences));
+  offsets_.lists = append(std::span<const DeviceList>(lists_));
+  offsets_.references = append(std::span<const DeviceReference>(references_));
+  offsets_.gathered = append(std::span<const int32_t>(gathered_));
+  offsets_.bytes = bytes_.size();
+}
+
+}  // namespace rhapsode::kernels::cuda

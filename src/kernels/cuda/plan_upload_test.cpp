@@ -1,0 +1,155 @@
+#include "kernels/cuda/plan_upload.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/attend_test_support.h"
+
+namespace rhapsode::kernels::cuda {
+namespace {
+
+using testing::Random;
+using testing::random_world;
+using testing::World;
+
+// A packed plan, read back the way a kernel does.
+struct Packed {
+  const PlanPacker& packer;
+
+  template <typename T>
+  const T* at(size_t offset) const {
+    return reinterpret_cast<const T*>(packer.bytes().data() + offset);
+  }
+  const DeviceList& list(int layer, int sequence) const {
+    const int index = packer.list_row(layer) * packer.sizes().sequences + sequence;
+    return at<DeviceList>(packer.offsets().lists)[index];
+  }
+  const DeviceReference& reference(int index) const {
+    return at<DeviceReference>(packer.offsets().references)[index];
+  }
+  int32_t position(const DeviceReference& reference, int slot) const {
+    if (reference.gathered < 0) return reference.first + slot;
+    return at<int32_t>(packer.offsets().gathered)[reference.gathered * kPageTokens + slot];
+  }
+  int32_t negated_shift(const DeviceReference& reference) const {
+    return at<int32_t>(packer.offsets().angles)[2 * packer.sizes().rows + reference.shift_row];
+  }
+};
+
+uint64_t seen(const Packed& packed, const DeviceReference& reference, int32_t position, int32_t window) {
+  uint64_t slots = 0;
+  for (int slot = 0; slot < kPageTokens; ++slot) {
+    if (!(reference.mask >> slot & 1)) continue;
+    const int distance = position - packed.position(reference, slot);
+    if (distance >= 0 && (window == 0 || reference.sink || distance < window)) slots |= 1ull << slot;
+  }
+  return slots;
+}
+
+std::vector<int32_t> counting(int count) {
+  std::vector<int32_t> values(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) values[static_cast<size_t>(i)] = i;
+  return values;
+}
+
+TEST(PlanPacker, EveryRowSeesWhatThePlanSays) {
+  PlanPacker packer(1);
+  for (unsigned seed = 0; seed < 25; ++seed) {
+    Random random(seed);
+    World world = random_world(random, KvType::kF16);
+    ASSERT_TRUE(validate(world.plan, world.shape).ok());
+    const std::vector<int32_t> tokens = counting(world.rows());
+    packer.pack({tokens, &world.plan, {}});
+    const Packed packed{packer};
+    std::unordered_map<const Page*, int> filled;
+    for (const RowWrite& write : world.plan.writes) {
+      if (write.page) filled[write.page] = std::max(filled[write.page], write.slot + 1);
+    }
+    for (int s = 0; s < packer.sizes().sequences; ++s) {
+      const SequencePlan& sequence = world.plan.sequences[static_cast<size_t>(s)];
+      const DeviceList list = packed.list(0, s);
+      int next = list.begin;
+      for (const PageReference& reference : sequence.references) {
+        const int count = std::max(reference.page->count, filled[reference.page]);
+        if (visible_slots(reference, count, kMaxPosition, 0) == 0) continue;  // left out
+        const DeviceReference& got = packed.reference(next++);
+        EXPECT_EQ(got.data, reference.page->data);
+        EXPECT_EQ(packed.negated_shift(got), -reference.shift);
+        for (int row = sequence.row_begin; row < sequence.row_begin + sequence.row_count; ++row) {
+          const int32_t position = world.plan.positions[static_cast<size_t>(row)];
+          ASSERT_EQ(seen(packed, got, position, world.layer.window),
+                    visible_slots(reference, count, position, world.layer.window))
+              << "seed " << seed << " row " << row;
+          ASSERT_EQ(packed.at<int32_t>(packer.offsets().row_sequence)[row], s);
+        }
+      }
+      EXPECT_EQ(next, list.begin + list.count);
+    }
+  }
+}
+
+TEST(PlanPacker, RowsKeepTheirTokensPositionsAndTargets) {
+  Random random(3);
+  World world = random_world(random, KvType::kF16);
+  const int rows = world.rows();
+  std::vector<int32_t> tokens = counting(rows);
+  for (int32_t& token : tokens) token += 1000;
+  const std::vector<int32_t> outputs = {rows - 1};
+  PlanPacker packer(1);
+  packer.pack({tokens, &world.plan, outputs});
+  const Packed packed{packer};
+  for (int row = 0; row < rows; ++row) {
+    EXPECT_EQ(packed.at<int32_t>(packer.offsets().tokens)[row], 1000 + row);
+    EXPECT_EQ(packed.at<int32_t>(packer.offsets().angles)[row], world.plan.positions[row]);
+    const RowWrite& write = world.plan.writes[row];
+    const DeviceWrite& got = packed.at<DeviceWrite>(packer.offsets().writes)[row];
+    EXPECT_EQ(got.data, write.page ? write.page->data : nullptr);
+    if (!write.page) continue;
+    EXPECT_EQ(got.slot, write.slot);
+    EXPECT_EQ(packed.at<int32_t>(packer.offsets().angles)[rows + row], write.page->positions[write.slot]);
+  }
+  EXPECT_EQ(packed.at<int32_t>(packer.offsets().output_rows)[0], rows - 1);
+  EXPECT_EQ(packer.sizes().outputs, 1);
+  for (const size_t offset : {packer.offsets().tokens, packer.offsets().writes, packer.offsets().references,
+                              packer.offsets().lists, packer.offsets().gathered}) {
+    EXPECT_EQ(offset % 16, 0u);
+  }
+}
+
+TEST(PlanPacker, LayersMayReadListsOfTheirOwn) {
+  World world;
+  Random random(5);
+  world.shape = {3, 1, 16, KvType::kF32};
+  world.layer.heads = 1;
+  world.layer.rope.dimensions = 16;
+  Page* a = world.add_page(random, 0, kPageTokens);
+  Page* b = world.add_page(random, 64, kPageTokens);
+  SequencePlan first;
+  first.row_count = 1;
+  first.references = {{a}, {b}};
+  SequencePlan second = first;
+  second.row_begin = 1;
+  first.own_index = {-1, 0, -1};
+  first.own_lists = {{{b, 5}}};
+  world.plan.sequences = {first, second};
+  world.plan.positions = {200, 200};
+  world.plan.writes.resize(2);
+  const std::vector<int32_t> tokens = {1, 2};
+  PlanPacker packer(3);
+  packer.pack({tokens, &world.plan, {}});
+  const Packed packed{packer};
+  EXPECT_EQ(packer.list_row(0), 0);
+  EXPECT_EQ(packer.list_row(1), 1);
+  EXPECT_EQ(packer.list_row(2), 0);
+  EXPECT_EQ(packed.list(0, 0).count, 2);
+  ASSERT_EQ(packed.list(1, 0).count, 1);
+  EXPECT_EQ(packed.reference(packed.list(1, 0).begin).data, b->data);
+  EXPECT_EQ(packed.reference(packed.list(1, 0).begin).first, 69);
+  EXPECT_EQ(packed.list(1, 1).begin, packed.list(0, 1).begin);
+  EXPECT_EQ(packer.sizes().shifts, 2);
+  EXPECT_EQ(packer.sizes().most_references, 2);
+}
+
+}  // namespace
+}  // namespace rhapsode::kernels::cuda

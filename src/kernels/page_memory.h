@@ -1,0 +1,35 @@
+// Where the bytes of page blocks lie: host memory, or the memory of a device.
+//
+// A PageMemory owns one region, reserved once, that store/page_pool cuts into blocks; Page::data points into
+// it. Only kernels of the back end that made it may follow such a pointer, unless host_addressable(): every
+// other use goes through the copies here. Copies are complete when they return and see everything that a
+// finished pass wrote. Threads: reserve() once, before anything else; the copies by any. Errors: kNoSpace
+// when the region cannot be had; kInternal with the device's own words when a copy fails.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+
+namespace rhapsode::kernels {
+
+class PageMemory {
+ public:
+  virtual ~PageMemory() = default;
+  virtual Result<std::byte*> reserve(size_t bytes) = 0;
+  virtual bool host_addressable() const = 0;
+  // How many bytes a region may well have, when nobody says how many.
+  virtual uint64_t suggested_bytes() const = 0;
+  virtual Status copy_in(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual Status copy_out(const std::byte* from, std::span<std::byte> to) = 0;
+  virtual Status copy_within(const std::byte* from, std::byte* to, size_t bytes) = 0;
+};
+
+// Address space of this process: pages of memory are taken when first written. Suggests a quarter of the
+// memory.
+std::unique_ptr<PageMemory> host_page_memory();
+
+}  // namespace rhapsode::kernels

@@ -1,0 +1,42 @@
+// Pinned pages as the host can read and write them, wherever their blocks lie.
+//
+// Blocks in host memory are handed out as they are; of blocks in a device's memory there are copies, made by
+// reading() and carried back by write_back(). Ownership: refers to the pins, which outlive it. Threads: one at
+// a time. Errors: those of PageMemory. Cost: nothing on the host; on a device one copy a block and direction.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/page.h"
+#include "store/page_pool.h"
+
+namespace rhapsode::store {
+
+class HostPages {
+ public:
+  // With what the blocks hold.
+  static Result<HostPages> reading(std::span<const PagePin> pins);
+  // With undefined bytes, to be filled; every byte of a page goes back.
+  static HostPages writing(std::span<const PagePin> pins);
+
+  std::span<kernels::Page* const> pages() const { return pages_; }
+  Status write_back();
+
+ private:
+  explicit HostPages(std::span<const PagePin> pins);
+
+  std::span<const PagePin> pins_;
+  std::vector<std::byte> bytes_;       // empty on the host
+  std::vector<kernels::Page> copies_;  // likewise
+  std::vector<kernels::Page*> pages_;
+};
+
+// encode_kv() and decode_kv() (store/kv_codec.h) of pinned pages.
+Result<std::vector<std::byte>> encode_pinned_kv(std::span<const PagePin> pins, kernels::KvType stored,
+                                                int tokens);
+Status decode_pinned_kv(std::span<const std::byte> extent, std::span<const PagePin> pins, int tokens);
+
+}  // namespace rhapsode::store
