@@ -2,9 +2,10 @@
 // it.
 //
 //   parity MODEL [--copy f32|f16|bf16] [--prompts 20] [--least-tokens 1] [--most-tokens 4000] [--steps 48]
-//          [--kv f32] [--threads 2] [--limit X] [--self] TEXT...
+//          [--kv f32] [--threads 2] [--limit X] [--self] [--device cpu|cuda] [--peer-copy f32] TEXT...
 //
-// With --copy both run a copy of the weights in that format. Prompts are cut from the TEXT files at seeded
+// With --copy both run a copy of the weights in that format; with --peer-copy libllama alone does, so that ours is
+// measured against exact arithmetic on the same weights. --device says what runs ours. Prompts are cut from the TEXT files at seeded
 // places, their lengths spread evenly in logarithm from least-tokens to most-tokens. The reference is
 // libllama with flash attention off and a float32 cache, micro-batches of 512. With --self it is libllama as
 // it comes (flash attention, float16 cache), and a second one with micro-batches of 64 is compared with it
@@ -32,6 +33,8 @@ struct Arguments {
   std::vector<std::string> adapters;
   int prompts = 20;
   std::string copy;
+  std::string peer_copy;
+  std::string device = "cpu";
   int least_tokens = 1;
   int most_tokens = 4000;
   int steps = 48;
@@ -76,23 +79,24 @@ void print(const char* name, const ParityReport& report) {
   std::fflush(stdout);
 }
 
-Result<std::filesystem::path> copied(const Arguments& arguments) {
+Result<std::filesystem::path> copied(const Arguments& arguments, const std::string& format) {
   for (const auto type : {model::CopyType::kF32, model::CopyType::kF16, model::CopyType::kBF16}) {
-    if (arguments.copy != model::to_string(type)) continue;
+    if (format != model::to_string(type)) continue;
     RH_TRY(const model::WeightCopy copy, model::weight_copy(arguments.model, type));
     return copy.path;
   }
-  return make_error(ErrorKind::kInvalidArgument, "--copy takes f32, f16 or bf16, not '{}'", arguments.copy);
+  return make_error(ErrorKind::kInvalidArgument, "a copy is f32, f16 or bf16, not '{}'", format);
 }
 
 Result<bool> run(const Arguments& arguments) {
   RunnerOptions options;
   options.model = arguments.model;
   if (!arguments.copy.empty()) {
-    RH_TRY(const auto copy, copied(arguments));
+    RH_TRY(const auto copy, copied(arguments, arguments.copy));
     options.model = copy;
   }
   options.threads = arguments.threads;
+  options.device = arguments.device == "cuda" ? Device::kCuda : Device::kCpu;
   options.kv_type = arguments.kv == "f32" ? kernels::KvType::kF32 : kernels::KvType::kF16;
   for (const std::string& path : arguments.adapters) options.adapters.push_back({path, 1.0f});
   RH_TRY(auto runner, ModelRunner::open(options));
@@ -101,6 +105,9 @@ Result<bool> run(const Arguments& arguments) {
   const bool exact_peer = !arguments.self;
   LlamaPeerOptions peer_options{options.model, options.adapters, arguments.threads, context,
                                 512,           !exact_peer,      exact_peer};
+  if (!arguments.peer_copy.empty()) {
+    RH_TRY(peer_options.model, copied(arguments, arguments.peer_copy));
+  }
   RH_TRY(auto peer, LlamaPeer::open(peer_options));
   RH_TRY(const auto prompts, cut_prompts(runner->tokenizer(), arguments));
   RH_TRY(const ParityReport report, compare_logits(*peer, *ours, prompts, arguments.steps));
@@ -128,6 +135,8 @@ int main(int argc, char** argv) {
   app.add_option("--adapter", arguments.adapters);
   app.add_option("--prompts", arguments.prompts);
   app.add_option("--copy", arguments.copy);
+  app.add_option("--peer-copy", arguments.peer_copy);
+  app.add_option("--device", arguments.device)->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--least-tokens", arguments.least_tokens)->check(CLI::PositiveNumber);
   app.add_option("--most-tokens", arguments.most_tokens);
   app.add_option("--steps", arguments.steps);

@@ -2,7 +2,7 @@
 //
 // Angles come from double precision, once a pass: make_angles() fills a table with one row of cosines and sines
 // for every row's position, every write's frame position and every distinct shift. A query is turned by its
-// own position first and by minus a page's shift after that, so a page in a new frame costs one table row,
+// own position first, once, and by minus a page's shift after that, so a page in a new frame costs one table row,
 // whatever the query's position. Shapes as in attend.h; everything lies on the device. Every function enqueues
 // on `stream` and allocates nothing.
 #pragma once
@@ -35,8 +35,6 @@ struct DevicePlan {
   int rows = 0;
   const int32_t* positions = nullptr;  // [rows]
   const int32_t* row_sequence = nullptr;
-  const DeviceSequence* sequences = nullptr;
-  int sequence_count = 0;
   const DeviceWrite* writes = nullptr;
   const DeviceList* lists = nullptr;  // of the layer: [sequences]
   const DeviceReference* references = nullptr;
@@ -58,6 +56,7 @@ struct DeviceAttend {
   const float* write_angles = nullptr;  // [rows][2 * pairs]: of frame positions
   const float* shift_angles = nullptr;  // [shifts][2 * pairs]: of minus the shift
   const float* q = nullptr;             // [rows][heads][head_dim], strides in floats from row to row
+  float* turned = nullptr;              // [rows][heads][head_dim], contiguous: room for turn_rows()
   const float* k = nullptr;             // [rows][kv_heads][head_dim]
   const float* v = nullptr;
   int64_t q_stride = 0;
@@ -67,10 +66,18 @@ struct DeviceAttend {
   float* lse = nullptr;  // [rows][heads]; optional
 };
 
-// Stores the rotated keys and the values of every row that is written somewhere.
-void write_rows(const DeviceAttend& attend, cudaStream_t stream);
+// Turns every query by its own position into `turned`, and stores the rotated keys and the values of every row
+// that is written somewhere. Before any kernel that attends.
+void turn_and_write(const DeviceAttend& attend, cudaStream_t stream);
+
+// The rows of some tiles; of no more than `rows` each.
+struct TileList {
+  const DeviceTile* tiles = nullptr;  // on the device
+  int count = 0;
+  int rows = 1;
+};
 
 // For every shape and type of page: one warp a row and head.
-void attend_rows(const DeviceAttend& attend, cudaStream_t stream);
+void attend_rows(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream);
 
 }  // namespace rhapsode::kernels::cuda

@@ -15,10 +15,9 @@ constexpr int kLaneDims = kMostHeadDim / 32;
 struct RowParameters {
   PageLayout layout;
   DevicePlan plan;
-  const float* row_angles;
+  TileList tiles;
   const float* shift_angles;
-  const float* q;
-  int64_t q_stride;
+  const float* turned;
   void* out;
   float* lse;
   int layer;
@@ -32,24 +31,22 @@ struct RowParameters {
 
 // What one warp keeps in shared memory.
 struct WarpMemory {
-  float absolute[kMostHeadDim];  // the query turned by its own position, scaled
-  float framed[kMostHeadDim];    // turned into the frame at hand
+  float framed[kMostHeadDim];  // the query in the frame at hand, scaled
   float probability[kPageTokens];
 };
 
-// to = from turned by a table row; the rest is copied.
-__device__ void turn_query(const float* from, float* to, const float* cosines, const RowParameters& p,
-                           float factor) {
+// to = from, scaled and turned by a table row.
+__device__ void turn_query(const float* from, float* to, const float* cosines, const RowParameters& p) {
   const int lane = threadIdx.x % 32;
   for (int i = lane; i < p.layout.head_dim; i += 32) {
     if (i < p.pairs) {
       const int a = p.adjacent ? 2 * i : i;
       const int b = p.adjacent ? 2 * i + 1 : i + p.pairs;
-      const Pair turned = turn({from[a] * factor, from[b] * factor}, cosines[i], cosines[p.pairs + i]);
+      const Pair turned = turn({from[a] * p.scale, from[b] * p.scale}, cosines[i], cosines[p.pairs + i]);
       to[a] = turned.a;
       to[b] = turned.b;
     } else if (i >= 2 * p.pairs) {
-      to[i] = from[i] * factor;
+      to[i] = from[i] * p.scale;
     }
   }
   __syncwarp();
@@ -95,28 +92,28 @@ __global__ void rows_kernel(RowParameters p, Element out_element) {
   __shared__ WarpMemory memory[kWarps];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const int row = blockIdx.x;
+  const DeviceTile tile = p.tiles.tiles[blockIdx.x / p.tiles.rows];
+  const int row_of_tile = static_cast<int>(blockIdx.x) % p.tiles.rows;
   const int head = blockIdx.y * kWarps + warp;
-  if (head >= p.heads) return;
+  if (row_of_tile >= tile.row_count || head >= p.heads) return;
+  const int row = tile.row_begin + row_of_tile;
   WarpMemory& mine = memory[warp];
   const int d = p.layout.head_dim;
   const int kv_head = head / (p.heads / p.layout.kv_heads);
   const int32_t position = p.plan.positions[row];
-  turn_query(p.q + row * p.q_stride + int64_t{head} * d, mine.absolute,
-             p.row_angles + int64_t{row} * 2 * p.pairs, p, p.scale);
-
+  const float* query = p.turned + (int64_t{row} * p.heads + head) * d;
   float max = -INFINITY;
   float sum = 0;
   float out[kLaneDims] = {};
   int framed_by = -1;
-  const DeviceList list = p.plan.lists[p.plan.row_sequence[row]];
+  const DeviceList list = p.plan.lists[tile.sequence];
   for (int r = 0; r < list.count; ++r) {
     const DeviceReference reference = p.plan.references[list.begin + r];
     const uint64_t visible = visible_to(p, reference, position);
     if (visible == 0) continue;
     if (framed_by != reference.shift_row) {
       __syncwarp();
-      turn_query(mine.absolute, mine.framed, p.shift_angles + int64_t{reference.shift_row} * 2 * p.pairs, p, 1);
+      turn_query(query, mine.framed, p.shift_angles + int64_t{reference.shift_row} * 2 * p.pairs, p);
       framed_by = reference.shift_row;
     }
     const DeviceHead page = device_head(p.layout, reference.data, p.layer, kv_head);
@@ -167,19 +164,25 @@ __global__ void rows_kernel(RowParameters p, Element out_element) {
 
 template <KvType type>
 void launch(const DeviceAttend& attend, const RowParameters& p, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(attend.plan.rows),
+  const dim3 grid(static_cast<unsigned>(p.tiles.count * p.tiles.rows),
                   static_cast<unsigned>((attend.heads + kWarps - 1) / kWarps));
   rows_kernel<type><<<grid, kWarps * 32, 0, stream>>>(p, attend.out.element);
 }
 
 }  // namespace
 
-void attend_rows(const DeviceAttend& attend, cudaStream_t stream) {
-  if (attend.plan.rows == 0) return;
-  const RowParameters p{page_layout(attend.shape), attend.plan,    attend.row_angles, attend.shift_angles,
-                        attend.q,                  attend.q_stride, attend.out.data,   attend.lse,
-                        attend.layer,              attend.heads,    attend.scale,      attend.window,
-                        attend.soft_cap,           attend.pairs,    attend.adjacent};
+void attend_rows(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
+  if (tiles.count == 0) return;
+  RowParameters p{page_layout(attend.shape), attend.plan, tiles, attend.shift_angles, attend.turned};
+  p.out = attend.out.data;
+  p.lse = attend.lse;
+  p.layer = attend.layer;
+  p.heads = attend.heads;
+  p.scale = attend.scale;
+  p.window = attend.window;
+  p.soft_cap = attend.soft_cap;
+  p.pairs = attend.pairs;
+  p.adjacent = attend.adjacent;
   switch (attend.shape.type) {
     case KvType::kF32:
       return launch<KvType::kF32>(attend, p, stream);

@@ -21,15 +21,35 @@ __global__ void angles_kernel(RopeOnDevice rope, const int32_t* positions, int w
 struct WriteParameters {
   PageLayout layout;
   const DeviceWrite* writes;
-  const float* angles;
+  const float* row_angles;
+  const float* write_angles;
+  const float* q;
+  float* turned;
   const float* k;
   const float* v;
+  int64_t q_stride;
   int64_t k_stride;
   int64_t v_stride;
+  int heads;
   int layer;
   int pairs;
   bool adjacent;
 };
+
+__device__ void turn_head(const WriteParameters& p, const float* from, const float* cosines, float* to) {
+  const int d = p.layout.head_dim;
+  for (int i = threadIdx.x; i < d; i += blockDim.x) {
+    if (i < p.pairs) {
+      const int a = p.adjacent ? 2 * i : i;
+      const int b = p.adjacent ? 2 * i + 1 : i + p.pairs;
+      const Pair turned = turn({from[a], from[b]}, cosines[i], cosines[p.pairs + i]);
+      to[a] = turned.a;
+      to[b] = turned.b;
+    } else if (i >= 2 * p.pairs) {
+      to[i] = from[i];
+    }
+  }
+}
 
 __device__ float block_max(float x, float* parts) {
   for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes));
@@ -41,31 +61,27 @@ __device__ float block_max(float x, float* parts) {
   return x;
 }
 
-// One block a row and KV head: keys are turned in shared memory, since a pair's halves lie apart.
+// One block a row and head: first the query heads, then the KV heads. Keys are turned in shared memory, since a
+// pair's halves lie apart.
 template <KvType type>
 __global__ void write_kernel(WriteParameters p) {
   using Element = PageElement<type>;
   using T = typename Element::Type;
   __shared__ float key[256];
   __shared__ float parts[8];
-  const DeviceWrite write = p.writes[blockIdx.x];
-  if (write.data == nullptr) return;
   const int d = p.layout.head_dim;
-  const int head = blockIdx.y;
-  const float* k = p.k + blockIdx.x * p.k_stride + int64_t{head} * d;
-  const float* v = p.v + blockIdx.x * p.v_stride + int64_t{head} * d;
-  const float* cosines = p.angles + int64_t{blockIdx.x} * 2 * p.pairs;
-  for (int i = threadIdx.x; i < d; i += blockDim.x) {
-    if (i < p.pairs) {
-      const int a = p.adjacent ? 2 * i : i;
-      const int b = p.adjacent ? 2 * i + 1 : i + p.pairs;
-      const Pair turned = turn({k[a], k[b]}, cosines[i], cosines[p.pairs + i]);
-      key[a] = turned.a;
-      key[b] = turned.b;
-    } else if (i >= 2 * p.pairs) {
-      key[i] = k[i];
-    }
+  const int64_t row = blockIdx.x;
+  if (static_cast<int>(blockIdx.y) < p.heads) {
+    const int64_t query = blockIdx.y;
+    turn_head(p, p.q + row * p.q_stride + query * d, p.row_angles + row * 2 * p.pairs,
+              p.turned + (row * p.heads + query) * d);
+    return;
   }
+  const DeviceWrite write = p.writes[row];
+  if (write.data == nullptr) return;
+  const int head = static_cast<int>(blockIdx.y) - p.heads;
+  const float* v = p.v + row * p.v_stride + int64_t{head} * d;
+  turn_head(p, p.k + row * p.k_stride + int64_t{head} * d, p.write_angles + row * 2 * p.pairs, key);
   __syncthreads();
   const DeviceHead out = device_head(p.layout, write.data, p.layer, head);
   float k_inverse = 0;
@@ -101,12 +117,24 @@ void make_angles(const RopeOnDevice& rope, const int32_t* positions, int count, 
   angles_kernel<<<count, threads, 0, stream>>>(rope, positions, with_magnitude, table);
 }
 
-void write_rows(const DeviceAttend& attend, cudaStream_t stream) {
+void turn_and_write(const DeviceAttend& attend, cudaStream_t stream) {
   if (attend.plan.rows == 0) return;
-  const WriteParameters p{page_layout(attend.shape), attend.plan.writes, attend.write_angles, attend.k,
-                          attend.v,                  attend.k_stride,    attend.v_stride,     attend.layer,
-                          attend.pairs,              attend.adjacent};
-  const dim3 grid(static_cast<unsigned>(attend.plan.rows), static_cast<unsigned>(attend.shape.kv_heads));
+  WriteParameters p{page_layout(attend.shape), attend.plan.writes};
+  p.row_angles = attend.row_angles;
+  p.write_angles = attend.write_angles;
+  p.q = attend.q;
+  p.turned = attend.turned;
+  p.k = attend.k;
+  p.v = attend.v;
+  p.q_stride = attend.q_stride;
+  p.k_stride = attend.k_stride;
+  p.v_stride = attend.v_stride;
+  p.heads = attend.heads;
+  p.layer = attend.layer;
+  p.pairs = attend.pairs;
+  p.adjacent = attend.adjacent;
+  const dim3 grid(static_cast<unsigned>(attend.plan.rows),
+                  static_cast<unsigned>(attend.heads + attend.shape.kv_heads));
   const int threads = attend.shape.head_dim <= 64 ? 64 : 128;
   switch (attend.shape.type) {
     case KvType::kF32:

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "kernels/cuda/attend.h"
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_page_memory.h"
@@ -45,7 +45,8 @@ class CudaBackend final : public Backend {
       : options_(std::move(options)),
         weights_(options_.threads),
         ropes_(options_.layers),
-        packer_(options_.kv.layers),
+        attention_(options_.kv, options_.layers),
+        packer_(options_.kv.layers, attention_.rule()),
         clock_(options_.layer_times ? options_.kv.layers : 0) {}
 
   struct Recorded {
@@ -87,6 +88,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Gemm> gemm_;
   cudaStream_t stream_ = nullptr;
   std::vector<Recorded> recipes_;
+  Attention attention_;
   PlanPacker packer_;
   PinnedBuffer plan_pinned_;
   DeviceBuffer plan_;
@@ -134,6 +136,7 @@ Status CudaBackend::upload(const BatchInput& batch) {
                                       cudaMemcpyHostToDevice, stream_),
                       "copying the context plan to the GPU"));
   const PlanSizes& sizes = packer_.sizes();
+  RH_TRY_STATUS(attention_.reserve(sizes));
   return ropes_.fill(plan_.at<const int32_t>(packer_.offsets().angles), sizes.rows, sizes.shifts, stream_);
 }
 
@@ -201,8 +204,6 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   call.plan.rows = sizes.rows;
   call.plan.positions = plan_.at<const int32_t>(offsets.angles);
   call.plan.row_sequence = plan_.at<const int32_t>(offsets.row_sequence);
-  call.plan.sequences = plan_.at<const DeviceSequence>(offsets.sequences);
-  call.plan.sequence_count = sizes.sequences;
   call.plan.writes = plan_.at<const DeviceWrite>(offsets.writes);
   call.plan.lists = plan_.at<const DeviceList>(offsets.lists) +
                     static_cast<int64_t>(packer_.list_row(op.layer)) * sizes.sequences;
@@ -225,8 +226,7 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   call.q_stride = int64_t{layer.heads} * head_dim;
   call.k_stride = call.v_stride = int64_t{options_.kv.kv_heads} * head_dim;
   call.out = device_value(program, op.out);
-  write_rows(call, stream_);
-  attend_rows(call, stream_);
+  attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
 }
 
 Status CudaBackend::execute(const Program& program, const Op& op) {

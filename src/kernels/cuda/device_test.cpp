@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cuda/attend_stream.h"
+#include "kernels/cuda/attend_wide.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_world.h"
@@ -48,6 +50,31 @@ void compare(World& world, const DeviceRun& run, float bound) {
   EXPECT_LE(largest_difference(actual.lse, expected.lse), bound * std::max(4.0f, largest_lse));
 }
 
+void run_rows(const DeviceAttend& call, const TileList& tiles, int) {
+  attend_rows(call, tiles, nullptr);
+}
+
+void run_wide(const DeviceAttend& call, const TileList& tiles, int) {
+  attend_wide(call, tiles, nullptr);
+}
+
+// splits 0: as many as the schedule chooses.
+AttendKernel run_stream(int splits) {
+  return [splits](const DeviceAttend& call, const TileList& tiles, int most_references) {
+    StreamSchedule schedule{tiles};
+    schedule.splits =
+        splits > 0 ? splits : stream_splits(call.shape, call.heads, tiles.count, most_references);
+    DeviceBuffer partials;
+    ASSERT_TRUE(partials
+                    .allocate(stream_workspace_bytes(call.shape, call.heads, tiles.count, schedule.splits),
+                              "partial results")
+                    .ok());
+    schedule.partials = partials.as<float>();
+    attend_stream(call, schedule, nullptr);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  };
+}
+
 constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kI8};
 
 class DeviceAttendOfType : public ::testing::TestWithParam<KvType> {};
@@ -61,9 +88,50 @@ TEST_P(DeviceAttendOfType, RowsEqualTheReferenceOnRandomWorlds) {
     World world = random_world(random, GetParam());
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
     ASSERT_TRUE(validate(world.plan, world.shape).ok());
-    DeviceRun run{attend_rows};
+    DeviceRun run{run_rows, uniform(random, 1, 5)};
     if (seed % 3 == 0) run.out = Element::kBF16;
     compare(world, run, tolerance(GetParam()));
+    if (HasFailure()) return;
+  }
+}
+
+// A random world with the page type and one of the head dimensions that tensor cores are used for.
+World matrix_world(Random& random, KvType type) {
+  World world = random_world(random, type);
+  while (world.shape.head_dim != 64 && world.shape.head_dim != 128) world = random_world(random, type);
+  return world;
+}
+
+// Queries and probabilities are rounded to the page's 16 bits; int8 pages are read as f16.
+float matrix_tolerance(KvType type) {
+  return type == KvType::kBF16 ? 4e-2f : 4e-3f + tolerance(type);
+}
+
+TEST_P(DeviceAttendOfType, StreamEqualsTheReferenceOnRandomWorlds) {
+  RH_REQUIRE_GPU();
+  if (!can_stream({1, 1, 64, GetParam()})) GTEST_SKIP() << "pages of this type are read by rows";
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    World world = matrix_world(random, GetParam());
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
+    const int group = world.layer.heads / world.shape.kv_heads;
+    DeviceRun run{run_stream(uniform(random, 0, 4)), stream_tile_rows(group)};
+    if (seed % 3 == 0) run.out = Element::kBF16;
+    compare(world, run, matrix_tolerance(GetParam()));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(DeviceAttendOfType, WideEqualsTheReferenceOnRandomWorlds) {
+  RH_REQUIRE_GPU();
+  if (!can_attend_wide({1, 1, 64, GetParam()}, 1)) GTEST_SKIP() << "pages of this type are read by rows";
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    World world = matrix_world(random, GetParam());
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
+    DeviceRun run{run_wide, wide_tile_rows(world.layer.heads / world.shape.kv_heads)};
+    if (seed % 3 == 0) run.out = Element::kBF16;
+    compare(world, run, matrix_tolerance(GetParam()));
     if (HasFailure()) return;
   }
 }
@@ -107,7 +175,7 @@ TEST_P(DeviceAttendOfType, WritesPagesAsTheReferenceDoes) {
     Random random(seed);
     World world = random_world(random, GetParam());
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
-    DeviceRun run{attend_rows};
+    DeviceRun run{run_rows};
     run.read_pages = true;
     const DeviceResult device = run_device(world, run);
     run_reference(world);  // writes the same slots on the host
@@ -137,9 +205,11 @@ TEST(DeviceAttend, RowsThatSeeNothingGiveZeros) {
   world.plan.positions = {5};
   world.plan.writes.resize(1);
   world.fill_tensors(random);
-  const DeviceResult result = run_device(world, {attend_rows});
-  EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
-  for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
+  for (const AttendKernel& kernel : {AttendKernel(run_rows), run_stream(1), run_stream(3), AttendKernel(run_wide)}) {
+    const DeviceResult result = run_device(world, {kernel});
+    EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
+    for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
+  }
 }
 
 TEST(DeviceGemm, MultipliesBiasesAndAdds) {

@@ -98,8 +98,6 @@ DevicePlan device_plan(const PlanPacker& packer, const DeviceBuffer& buffer, int
   plan.rows = packer.sizes().rows;
   plan.positions = buffer.at<const int32_t>(offsets.angles);
   plan.row_sequence = buffer.at<const int32_t>(offsets.row_sequence);
-  plan.sequences = buffer.at<const DeviceSequence>(offsets.sequences);
-  plan.sequence_count = packer.sizes().sequences;
   plan.writes = buffer.at<const DeviceWrite>(offsets.writes);
   plan.lists = buffer.at<const DeviceList>(offsets.lists) + packer.list_row(layer) * packer.sizes().sequences;
   plan.references = buffer.at<const DeviceReference>(offsets.references);
@@ -112,7 +110,7 @@ DevicePlan device_plan(const PlanPacker& packer, const DeviceBuffer& buffer, int
 DeviceResult run_device(testing::World& world, const DeviceRun& run) {
   const DevicePages pages(world.plan, world.shape);
   const std::vector<int32_t> tokens(static_cast<size_t>(world.rows()));
-  PlanPacker packer(world.shape.layers);
+  PlanPacker packer(world.shape.layers, {1, run.tile_rows, 0});  // every tile is a wide one
   packer.pack({tokens, &pages.plan(), {}});
   DeviceBuffer plan;
   must(plan.allocate(packer.bytes().size(), "a plan"));
@@ -121,6 +119,7 @@ DeviceResult run_device(testing::World& world, const DeviceRun& run) {
   must(ropes.start());
   must(ropes.fill(plan.at<const int32_t>(packer.offsets().angles), world.rows(), packer.sizes().shifts, nullptr));
   const DeviceBuffer q = uploaded(world.q);
+  const DeviceBuffer turned = uploaded(world.q);
   const DeviceBuffer k = uploaded(world.k);
   const DeviceBuffer v = uploaded(world.v);
   // Unwritten results are NaN.
@@ -147,10 +146,13 @@ DeviceResult run_device(testing::World& world, const DeviceRun& run) {
   call.v = v.as<const float>();
   call.q_stride = int64_t{world.layer.heads} * world.shape.head_dim;
   call.k_stride = call.v_stride = int64_t{world.shape.kv_heads} * world.shape.head_dim;
+  call.turned = turned.as<float>();
   call.out = {out.as<void>(), run.out};
   call.lse = lse.as<float>();
-  write_rows(call, nullptr);
-  run.attend(call, nullptr);
+  turn_and_write(call, nullptr);
+  const TileList tiles{plan.at<const DeviceTile>(packer.offsets().tiles), packer.sizes().wide_tiles,
+                       run.tile_rows};
+  run.attend(call, tiles, packer.sizes().most_references);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 

@@ -10,8 +10,12 @@
 
 namespace rhapsode::kernels::cuda {
 
+// The kernel that is tested, over the tiles of the whole batch.
+using AttendKernel = std::function<void(const DeviceAttend&, const TileList&, int most_references)>;
+
 struct DeviceRun {
-  std::function<void(const DeviceAttend&, cudaStream_t)> attend;
+  AttendKernel attend;
+  int tile_rows = 1;
   int layer = 0;
   Element out = Element::kF32;
   bool read_pages = false;

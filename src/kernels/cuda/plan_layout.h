@@ -32,9 +32,12 @@ struct DeviceList {
   int32_t count;
 };
 
-struct DeviceSequence {
+// Some rows of one sequence, for kernels that work on several at once.
+struct DeviceTile {
+  int32_t sequence;
   int32_t row_begin;
   int32_t row_count;
+  int32_t padding;
 };
 
 // Where everything lies in the uploaded buffer.
@@ -43,12 +46,19 @@ struct PlanOffsets {
   size_t output_rows = 0;    // int32 [outputs]
   size_t angles = 0;         // int32 [2 * rows + shifts]: positions, frame positions of writes, minus shifts
   size_t row_sequence = 0;   // int32 [rows]
-  size_t sequences = 0;      // DeviceSequence [sequences]
   size_t writes = 0;         // DeviceWrite [rows]
   size_t lists = 0;          // DeviceList [list rows][sequences]
   size_t references = 0;     // DeviceReference [references]
   size_t gathered = 0;       // int32 [gathered pages][64]
+  size_t tiles = 0;          // DeviceTile [narrow tiles + wide tiles]
   size_t bytes = 0;
+};
+
+// How rows are cut into tiles; a tile's rows belong to one sequence.
+struct TileRule {
+  int narrow_rows = 1;      // of a tile
+  int wide_rows = 1;        // likewise
+  int most_narrow_rows = 0;  // sequences with more rows are wide
 };
 
 struct PlanSizes {
@@ -57,6 +67,9 @@ struct PlanSizes {
   int shifts = 0;
   int sequences = 0;
   int most_references = 0;  // of one list
+  // Tiles of sequences with few rows, and of those with many; the latter lie behind the former.
+  int narrow_tiles = 0;
+  int wide_tiles = 0;
 };
 
 }  // namespace rhapsode::kernels::cuda

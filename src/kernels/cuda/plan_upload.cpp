@@ -36,6 +36,35 @@ void PlanPacker::append_writes(const BatchPlan& plan) {
   offsets_.angles = append(std::span<const int32_t>(angles));
 }
 
+void PlanPacker::append_sequences(const BatchPlan& plan) {
+  std::vector<int32_t> row_sequence(plan.positions.size());
+  for (size_t s = 0; s < plan.sequences.size(); ++s) {
+    const SequencePlan& sequence = plan.sequences[s];
+    std::fill_n(row_sequence.begin() + sequence.row_begin, sequence.row_count, static_cast<int32_t>(s));
+  }
+  offsets_.row_sequence = append(std::span<const int32_t>(row_sequence));
+}
+
+void PlanPacker::append_tiles(const BatchPlan& plan) {
+  std::vector<DeviceTile> narrow;
+  std::vector<DeviceTile> wide;
+  for (size_t s = 0; s < plan.sequences.size(); ++s) {
+    const SequencePlan& sequence = plan.sequences[s];
+    const bool few = sequence.row_count <= rule_.most_narrow_rows;
+    const int step = few ? rule_.narrow_rows : rule_.wide_rows;
+    const int end = sequence.row_begin + sequence.row_count;
+    for (int row = sequence.row_begin; row < end; row += step) {
+      (few ? narrow : wide).push_back({static_cast<int32_t>(s), row, std::min(step, end - row), 0});
+    }
+  }
+  // The last rows of a sequence see most: they start first.
+  std::reverse(wide.begin(), wide.end());
+  sizes_.narrow_tiles = static_cast<int>(narrow.size());
+  sizes_.wide_tiles = static_cast<int>(wide.size());
+  narrow.insert(narrow.end(), wide.begin(), wide.end());
+  offsets_.tiles = append(std::span<const DeviceTile>(narrow));
+}
+
 int32_t PlanPacker::shift_row(int32_t shift) {
   // Neighbouring references nearly always share their shift.
   if (last_shift_row_ >= 0 && shift == last_shift_) return last_shift_row_;
@@ -118,15 +147,8 @@ void PlanPacker::pack(const BatchInput& batch) {
   offsets_.tokens = append(batch.tokens);
   offsets_.output_rows = append(batch.output_rows);
   append_writes(plan);
-  std::vector<int32_t> row_sequence(plan.positions.size());
-  std::vector<DeviceSequence> sequences;
-  for (size_t s = 0; s < plan.sequences.size(); ++s) {
-    const SequencePlan& sequence = plan.sequences[s];
-    sequences.push_back({sequence.row_begin, sequence.row_count});
-    std::fill_n(row_sequence.begin() + sequence.row_begin, sequence.row_count, static_cast<int32_t>(s));
-  }
-  offsets_.row_sequence = append(std::span<const int32_t>(row_sequence));
-  offsets_.sequences = append(std::span<const DeviceSequence>(sequences));
+  append_sequences(plan);
+  append_tiles(plan);
   offsets_.lists = append(std::span<const DeviceList>(lists_));
   offsets_.references = append(std::span<const DeviceReference>(references_));
   offsets_.gathered = append(std::span<const int32_t>(gathered_));

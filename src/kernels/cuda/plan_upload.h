@@ -20,7 +20,7 @@ namespace rhapsode::kernels::cuda {
 
 class PlanPacker {
  public:
-  explicit PlanPacker(int layers) : layers_(layers) {}
+  explicit PlanPacker(int layers, const TileRule& rule = {}) : layers_(layers), rule_(rule) {}
 
   // batch.plan is validated.
   void pack(const BatchInput& batch);
@@ -33,6 +33,8 @@ class PlanPacker {
 
  private:
   void append_writes(const BatchPlan& plan);
+  void append_sequences(const BatchPlan& plan);
+  void append_tiles(const BatchPlan& plan);
   void add_lists(const BatchPlan& plan);
   DeviceList add_list(std::span<const PageReference> references);
   int32_t shift_row(int32_t shift);
@@ -40,6 +42,7 @@ class PlanPacker {
   size_t append(std::span<const T> values);
 
   int layers_;
+  TileRule rule_;
   PlanOffsets offsets_;
   PlanSizes sizes_;
   std::vector<std::byte> bytes_;

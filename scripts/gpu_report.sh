@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# gpu_report.sh [--models FOLDER] [--bin FOLDER] [--texts "FILE ..."] [PART ...]: what the GPU does, part by part.
+#
+# Parts: tests parity attention speed memory sanitizer (all of them when none is named). Models are GGUF files in the
+# models folder, programs those of one build; no network is needed. Prints a table a part and exits 1 when a check failed.
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+models=${RHAPSODE_TEST_MODELS:-${RHAPSODE_HOME:-$HOME/.cache/rhapsode}/models}
+bin=$root/build
+texts="$root/LICENSE $root/CONTRIBUTING.md $root/docs/architecture.md $root/docs/dependencies.md"
+parts=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --models) models=$2; shift 2 ;;
+    --bin) bin=$2; shift 2 ;;
+    --texts) texts=$2; shift 2 ;;
+    -*) echo "gpu_report.sh: $1 is no option; see the head of the script." >&2; exit 2 ;;
+    *) parts+=("$1"); shift ;;
+  esac
+done
+[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention speed memory sanitizer)
+
+failed=0
+# Programs lie together in a package, or each where a build puts it.
+program() {
+  local name=$1 found
+  found=$(find "$bin" -maxdepth 5 -type f -name "$name" -perm -u+x 2>/dev/null | head -n 1)
+  [ -n "$found" ] || { echo "gpu_report.sh: $name is not in $bin: build it first." >&2; exit 2; }
+  printf '%s\n' "$found"
+}
+check() {  # WHAT COMMAND...
+  local what=$1 start=$SECONDS
+  shift
+  if "$@"; then echo "ok      $what ($((SECONDS - start)) s)"; else echo "FAILED  $what"; failed=1; fi
+}
+each_model() {
+  for model in smollm2-135m qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do
+    [ -f "$models/$model.gguf" ] && printf '%s\n' "$model"
+  done
+}
+
+tests() {
+  check "kernels against the reference in double precision" \
+    sh -c "'$(program cuda_device_test)' --gtest_brief=1 | tail -n 3"
+}
+parity() {
+  local parity
+  parity=$(program rhapsode_parity)
+  for model in $(each_model); do
+    # shellcheck disable=SC2086
+    check "$model: float32 weights within 0.1 of libllama" "$parity" "$models/$model.gguf" --device cuda --copy f32 \
+      --limit 0.1 --prompts 8 --most-tokens 2000 --steps 16 --threads "$(nproc)" $texts
+    # shellcheck disable=SC2086
+    check "$model: shipped weights as bf16 against float32 arithmetic on them" "$parity" "$models/$model.gguf" \
+      --device cuda --peer-copy f32 --prompts 8 --most-tokens 2000 --steps 16 --threads "$(nproc)" $texts
+  done
+}
+attention() {
+  check "attention" "$(program attend_lab)"
+}
+speed() {
+  for model in $(each_model); do
+    check "$model" "$(program rhapsode)" bench --model "$models/$model.gguf" --device cuda --batch 8192 --encode
+  done
+}
+memory() {
+  local rhapsode folder
+  rhapsode=$(program rhapsode)
+  folder=$(mktemp -d)
+  for model in $(each_model); do
+    check "$model: reads its own documentation" "$rhapsode" add "$root/docs" --memory "$folder/$model" \
+      --model "$models/$model.gguf" --device cuda --yes
+    check "$model: answers from it" "$rhapsode" ask "Which library chooses the SIMD instructions at run time?" \
+      --memory "$folder/$model" --model "$models/$model.gguf" --device cuda
+  done
+  rm -rf "$folder"
+}
+sanitizer() {
+  local device_test
+  device_test=$(program cuda_device_test)
+  for tool in memcheck racecheck; do
+    check "compute-sanitizer $tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$device_test" \
+      --gtest_filter='DeviceAttend.*:*WritesPages*' --gtest_brief=1
+  done
+}
+
+for part in "${parts[@]}"; do
+  case $part in
+    tests | parity | attention | speed | memory | sanitizer) printf '== %s\n' "$part"; "$part" ;;
+    *) echo "gpu_report.sh: there is no part '$part'." >&2; exit 2 ;;
+  esac
+done
+exit $failed

@@ -1,0 +1,55 @@
+#include "kernels/cuda/attention.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/attend_stream.h"
+#include "kernels/cuda/attend_wide.h"
+
+namespace rhapsode::kernels::cuda {
+
+namespace {
+
+// So many tiles of a sequence may read its pages each for themselves: the second to the last find them in the L2.
+constexpr int kMostNarrowTiles = 4;
+
+}  // namespace
+
+Attention::Attention(const KvShape& shape, std::span<const AttendLayer> layers) : shape_(shape) {
+  for (const AttendLayer& layer : layers) most_heads_ = std::max(most_heads_, layer.heads);
+  const int group = std::max(1, most_heads_ / std::max(1, shape.kv_heads));
+  rule_.narrow_rows = stream_tile_rows(group);
+  rule_.wide_rows = wide_tile_rows(group);
+  rule_.most_narrow_rows = kMostNarrowTiles * rule_.narrow_rows;
+}
+
+Status Attention::reserve(const PlanSizes& sizes) {
+  const size_t row_bytes = static_cast<size_t>(most_heads_) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
+  RH_TRY_STATUS(turned_.reserve(static_cast<size_t>(sizes.rows) * row_bytes, "queries: lower --batch"));
+  if (!can_stream(shape_)) return {};
+  const size_t partials =
+      stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles,
+                             stream_splits(shape_, most_heads_, sizes.narrow_tiles, sizes.most_references));
+  return partials_.reserve(partials, "partial results of attention");
+}
+
+void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream) {
+  call.turned = turned_.as<float>();
+  turn_and_write(call, stream);
+  const TileList narrow{tiles, sizes.narrow_tiles, rule_.narrow_rows};
+  const TileList wide{tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
+  if (can_stream(shape_)) {
+    StreamSchedule schedule{narrow};
+    schedule.splits = stream_splits(shape_, call.heads, narrow.count, sizes.most_references);
+    schedule.partials = partials_.as<float>();
+    attend_stream(call, schedule, stream);
+  } else {
+    attend_rows(call, narrow, stream);
+  }
+  if (can_attend_wide(shape_, call.heads / shape_.kv_heads)) {
+    attend_wide(call, wide, stream);
+  } else {
+    attend_rows(call, wide, stream);
+  }
+}
+
+}  // namespace rhapsode::kernels::cuda

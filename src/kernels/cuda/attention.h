@@ -1,0 +1,39 @@
+// Which kernel attends for which rows, and the room they work in.
+//
+// Sequences with few rows go to attend_stream, those with many to attend_wide, and what these do not cover (float32
+// pages, other head dimensions, int8 prefill) to attend_rows. Threads: one at a time. Errors: reserve() fails on
+// exhausted memory; run() only enqueues.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <span>
+
+#include "base/result.h"
+#include "kernels/attend.h"
+#include "kernels/cuda/attend.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/plan_layout.h"
+
+namespace rhapsode::kernels::cuda {
+
+class Attention {
+ public:
+  Attention(const KvShape& shape, std::span<const AttendLayer> layers);
+
+  // How plans are to be cut for run().
+  const TileRule& rule() const { return rule_; }
+  // Room for passes of this size in every layer.
+  Status reserve(const PlanSizes& sizes);
+  // Writes the new rows and attends. `tiles`: the plan's, on the device.
+  void run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream);
+
+ private:
+  KvShape shape_;
+  int most_heads_ = 0;
+  TileRule rule_;
+  DeviceBuffer turned_;
+  DeviceBuffer partials_;
+};
+
+}  // namespace rhapsode::kernels::cuda
