@@ -222,8 +222,9 @@ Status Memory::Asking::check_self() {
   answer_.usage.probe_tokens += static_cast<int>(memory_.encoder->evaluated_tokens() - before);
   SelfCheck& check = answer_.self_check;
   check.passage = reading_.passages[index].passage.id;
-  check.difference = engine::page_difference(memory_.passes->kv_shape(), reading_.pages[index],
-                                             fresh.front().pages, static_cast<int>(tokens.tokens.size()));
+  RH_TRY(check.difference,
+         engine::page_difference(memory_.passes->kv_shape(), reading_.pages[index], fresh.front().pages,
+                                 static_cast<int>(tokens.tokens.size())));
   if (check.difference <= engine::kMostPageDifference) return {};
   check.problem = fmt::format("the KV read of {} at byte {} differs from a fresh one by {:.2f} of its size",
                               reading_.passages[index].passage.source,

@@ -49,7 +49,7 @@ class RecallPasses : public ::testing::Test {
     return encoded.ok() ? std::move(encoded).value() : std::vector<recall::Encoded>{};
   }
   double difference(const recall::Encoded& a, const recall::Encoded& b, int tokens) const {
-    return engine::page_difference(runner_->kv_shape(), a.pages, b.pages, tokens);
+    return engine::page_difference(runner_->kv_shape(), a.pages, b.pages, tokens).value();
   }
 
   Tracer tracer_;

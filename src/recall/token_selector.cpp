@@ -7,6 +7,7 @@
 
 #include "model/weights.h"
 #include "recall/value_deviation.h"
+#include "store/host_pages.h"
 
 namespace rhapsode::recall {
 
@@ -176,7 +177,6 @@ Result<Ranking> DeviatingTokens::rank(const BlendContext& context) {
   Stream stream;
   stream.context = context.prefix;
   std::vector<int32_t> tokens;
-  std::vector<const store::PagePin*> stored;  // page by page of each passage that is not exact
   bool started = false;
   for (const BlendPassage& passage : context.passages) {
     if (passage.exact) {
@@ -197,11 +197,13 @@ Result<Ranking> DeviatingTokens::rank(const BlendContext& context) {
   cost_.charged = static_cast<double>(cost_.rows) * (layer + 1) / runner_.architecture().layers;
   std::vector<double> scores;
   int fresh = 0;
+  RH_TRY(const store::HostPages fresh_pages, store::HostPages::reading(stream.pages));
   for (const BlendPassage& passage : context.passages) {
     if (passage.exact) continue;
+    RH_TRY(const store::HostPages stored, store::HostPages::reading(passage.pages));
     for (int token = 0; token < passage.size(); ++token, ++fresh) {
-      scores.push_back(value_deviation(runner_.kv_shape(), layer, passage.pages[token / kPageTokens],
-                                       token % kPageTokens, stream.pages[fresh / kPageTokens],
+      scores.push_back(value_deviation(runner_.kv_shape(), layer, *stored.pages()[token / kPageTokens],
+                                       token % kPageTokens, *fresh_pages.pages()[fresh / kPageTokens],
                                        fresh % kPageTokens));
     }
   }

@@ -4,12 +4,12 @@
 
 namespace rhapsode::recall {
 
-double value_deviation(const kernels::KvShape& shape, int layer, const store::PagePin& stored,
-                       int stored_slot, const store::PagePin& fresh, int fresh_slot) {
+double value_deviation(const kernels::KvShape& shape, int layer, const kernels::Page& stored, int stored_slot,
+                       const kernels::Page& fresh, int fresh_slot) {
   double sum = 0;
   for (int head = 0; head < shape.kv_heads; ++head) {
-    const auto a = page_head(shape, *stored.get(), layer, head);
-    const auto b = page_head(shape, *fresh.get(), layer, head);
+    const auto a = page_head(shape, stored, layer, head);
+    const auto b = page_head(shape, fresh, layer, head);
     for (int i = 0; i < shape.head_dim; ++i) {
       const size_t at_a = static_cast<size_t>(stored_slot) * shape.head_dim + i;
       const size_t at_b = static_cast<size_t>(fresh_slot) * shape.head_dim + i;

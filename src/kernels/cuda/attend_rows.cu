@@ -1,33 +1,12 @@
 // The simplest attend that is right for every shape: one warp a row and head, keys on lanes, online softmax.
-#include <cmath>
-
-#include "kernels/cuda/attend.h"
-#include "kernels/cuda/page_access.cuh"
+#include "kernels/cuda/row_math.cuh"
 
 namespace rhapsode::kernels::cuda {
 
 namespace {
 
 constexpr int kWarps = 4;  // a block
-constexpr int kMostHeadDim = 256;
 constexpr int kLaneDims = kMostHeadDim / 32;
-
-struct RowParameters {
-  PageLayout layout;
-  DevicePlan plan;
-  TileList tiles;
-  const float* shift_angles;
-  const float* turned;
-  void* out;
-  float* lse;
-  int layer;
-  int heads;
-  float scale;
-  int32_t window;
-  float soft_cap;
-  int pairs;
-  bool adjacent;
-};
 
 // What one warp keeps in shared memory.
 struct WarpMemory {
@@ -35,65 +14,21 @@ struct WarpMemory {
   float probability[kPageTokens];
 };
 
-// to = from, scaled and turned by a table row.
-__device__ void turn_query(const float* from, float* to, const float* cosines, const RowParameters& p) {
-  const int lane = threadIdx.x % 32;
-  for (int i = lane; i < p.layout.head_dim; i += 32) {
-    if (i < p.pairs) {
-      const int a = p.adjacent ? 2 * i : i;
-      const int b = p.adjacent ? 2 * i + 1 : i + p.pairs;
-      const Pair turned = turn({from[a] * p.scale, from[b] * p.scale}, cosines[i], cosines[p.pairs + i]);
-      to[a] = turned.a;
-      to[b] = turned.b;
-    } else if (i >= 2 * p.pairs) {
-      to[i] = from[i] * p.scale;
-    }
-  }
-  __syncwarp();
-}
-
-__device__ uint64_t visible_to(const RowParameters& p, const DeviceReference& reference, int32_t position) {
-  if (reference.gathered < 0) return reference.mask & visible_consecutive(reference, position, p.window);
-  const int lane = threadIdx.x % 32;
-  const int32_t* positions = p.plan.gathered + int64_t{reference.gathered} * kPageTokens;
-  const unsigned low =
-      __ballot_sync(~0u, sees(position, positions[lane], p.window, reference.sink));
-  const unsigned high =
-      __ballot_sync(~0u, sees(position, positions[lane + 32], p.window, reference.sink));
-  return reference.mask & (uint64_t{high} << 32 | low);
-}
-
-__device__ float warp_max(float x) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes));
-  return x;
-}
-__device__ float warp_sum(float x) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0u, x, lanes);
-  return x;
-}
-
-// The score of one slot; -inf where it is not visible.
-template <KvType type>
-__device__ float score(const RowParameters& p, const DeviceHead& head, const float* q, int slot, bool visible) {
-  using Element = PageElement<type>;
-  if (!visible) return -INFINITY;
-  const int d = p.layout.head_dim;
-  const auto* k = reinterpret_cast<const typename Element::Type*>(head.k) + key_index(d, slot, 0);
-  float sum = 0;
-  for (int i = 0; i < d; ++i) sum += q[i] * Element::load(k[i * kKeyGroup]);
-  if constexpr (type == KvType::kI8) sum *= head.k_scale[slot];
-  return p.soft_cap > 0 ? p.soft_cap * tanhf(sum / p.soft_cap) : sum;
-}
+struct RowOutput {
+  void* out;
+  Element element;
+  float* lse;
+};
 
 template <KvType type>
-__global__ void rows_kernel(RowParameters p, Element out_element) {
+__global__ void rows_kernel(RowParameters p, TileList tiles, RowOutput output) {
   using PageType = PageElement<type>;
   using T = typename PageType::Type;
   __shared__ WarpMemory memory[kWarps];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const DeviceTile tile = p.tiles.tiles[blockIdx.x / p.tiles.rows];
-  const int row_of_tile = static_cast<int>(blockIdx.x) % p.tiles.rows;
+  const DeviceTile tile = tiles.tiles[blockIdx.x / tiles.rows];
+  const int row_of_tile = static_cast<int>(blockIdx.x) % tiles.rows;
   const int head = blockIdx.y * kWarps + warp;
   if (row_of_tile >= tile.row_count || head >= p.heads) return;
   const int row = tile.row_begin + row_of_tile;
@@ -113,7 +48,7 @@ __global__ void rows_kernel(RowParameters p, Element out_element) {
     if (visible == 0) continue;
     if (framed_by != reference.shift_row) {
       __syncwarp();
-      turn_query(query, mine.framed, p.shift_angles + int64_t{reference.shift_row} * 2 * p.pairs, p);
+      turn_query(query, mine.framed, reference.shift_row, p);
       framed_by = reference.shift_row;
     }
     const DeviceHead page = device_head(p.layout, reference.data, p.layer, kv_head);
@@ -153,45 +88,36 @@ __global__ void rows_kernel(RowParameters p, Element out_element) {
   for (int i = 0; i < kLaneDims; ++i) {
     const int dim = i * 32 + lane;
     if (dim >= d) continue;
-    if (out_element == Element::kF32) {
-      static_cast<float*>(p.out)[at + dim] = out[i] * inverse;
+    if (output.element == Element::kF32) {
+      static_cast<float*>(output.out)[at + dim] = out[i] * inverse;
     } else {
-      static_cast<__nv_bfloat16*>(p.out)[at + dim] = __float2bfloat16(out[i] * inverse);
+      static_cast<__nv_bfloat16*>(output.out)[at + dim] = __float2bfloat16(out[i] * inverse);
     }
   }
-  if (p.lse && lane == 0) p.lse[int64_t{row} * p.heads + head] = sum > 0 ? max + logf(sum) : -INFINITY;
+  if (output.lse && lane == 0) output.lse[int64_t{row} * p.heads + head] = sum > 0 ? max + logf(sum) : -INFINITY;
 }
 
 template <KvType type>
-void launch(const DeviceAttend& attend, const RowParameters& p, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(p.tiles.count * p.tiles.rows),
+void launch(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(tiles.count * tiles.rows),
                   static_cast<unsigned>((attend.heads + kWarps - 1) / kWarps));
-  rows_kernel<type><<<grid, kWarps * 32, 0, stream>>>(p, attend.out.element);
+  rows_kernel<type><<<grid, kWarps * 32, 0, stream>>>(row_parameters(attend), tiles,
+                                                      {attend.out.data, attend.out.element, attend.lse});
 }
 
 }  // namespace
 
 void attend_rows(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
   if (tiles.count == 0) return;
-  RowParameters p{page_layout(attend.shape), attend.plan, tiles, attend.shift_angles, attend.turned};
-  p.out = attend.out.data;
-  p.lse = attend.lse;
-  p.layer = attend.layer;
-  p.heads = attend.heads;
-  p.scale = attend.scale;
-  p.window = attend.window;
-  p.soft_cap = attend.soft_cap;
-  p.pairs = attend.pairs;
-  p.adjacent = attend.adjacent;
   switch (attend.shape.type) {
     case KvType::kF32:
-      return launch<KvType::kF32>(attend, p, stream);
+      return launch<KvType::kF32>(attend, tiles, stream);
     case KvType::kF16:
-      return launch<KvType::kF16>(attend, p, stream);
+      return launch<KvType::kF16>(attend, tiles, stream);
     case KvType::kBF16:
-      return launch<KvType::kBF16>(attend, p, stream);
+      return launch<KvType::kBF16>(attend, tiles, stream);
     case KvType::kI8:
-      return launch<KvType::kI8>(attend, p, stream);
+      return launch<KvType::kI8>(attend, tiles, stream);
   }
 }
 

@@ -304,8 +304,10 @@ __device__ void stream_pages(const StreamParameters& p, const Tile& tile, const 
   int32_t positions[2];
   for (int i = 0; i < 2; ++i) positions[i] = p.plan.positions[tile.row(min(lane % 4 * 2 + i, tile.queries - 1))];
   Queries<type, kDim> queries;
+  DeviceReference next = begin < end ? p.plan.references[list.begin + begin] : DeviceReference{};
   for (int r = begin; r < end; ++r) {
-    const DeviceReference reference = p.plan.references[list.begin + r];
+    const DeviceReference reference = next;
+    if (r + 1 < end) next = p.plan.references[list.begin + r + 1];  // on its way while this page is read
     uint64_t visible[2];
     visible_to_lane(p, tile, reference, positions, visible);
     if (!__any_sync(~0u, (visible[0] | visible[1]) != 0)) continue;
@@ -361,8 +363,8 @@ __device__ void store_lse(const StreamParameters& p, const Tile& tile, int n, fl
   p.lse[int64_t{tile.row(n)} * p.heads + tile.head(n)] = sum > 0 ? max / kLog2E + logf(sum) : -INFINITY;
 }
 
-template <KvType type, int kDim>
-__global__ void __launch_bounds__(kWarps * 32, kBlocksPerProcessor)
+template <KvType type, int kDim, int kBlocks>
+__global__ void __launch_bounds__(kWarps * 32, kBlocks)
     stream_kernel(StreamParameters p, Element out_element) {
   __shared__ BlockMemory<kDim> memory;
   const Tile tile = make_tile(p);
@@ -424,7 +426,11 @@ void launch(const StreamParameters& p, Element out_element, cudaStream_t stream)
   const auto tiles = static_cast<unsigned>(p.schedule.tiles.count);
   const auto heads = static_cast<unsigned>(p.layout.kv_heads * p.head_tiles);
   const dim3 grid(tiles, heads, static_cast<unsigned>(p.schedule.splits));
-  stream_kernel<type, kDim><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
+  if (p.schedule.variant == 1) {
+    stream_kernel<type, kDim, 2><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
+  } else {
+    stream_kernel<type, kDim, kBlocksPerProcessor><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
+  }
   if (p.schedule.splits > 1) merge_kernel<kDim><<<dim3(tiles, heads), 256, 0, stream>>>(p, out_element);
 }
 

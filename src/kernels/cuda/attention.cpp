@@ -25,15 +25,21 @@ Attention::Attention(const KvShape& shape, std::span<const AttendLayer> layers) 
 Status Attention::reserve(const PlanSizes& sizes) {
   const size_t row_bytes = static_cast<size_t>(most_heads_) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
   RH_TRY_STATUS(turned_.reserve(static_cast<size_t>(sizes.rows) * row_bytes, "queries: lower --batch"));
+  const size_t lse_bytes = static_cast<size_t>(sizes.rows) * static_cast<size_t>(most_heads_) * sizeof(float);
+  RH_TRY_STATUS(lse_.reserve(lse_bytes, "sums of attention: lower --batch"));
   if (!can_stream(shape_)) return {};
   const size_t partials =
-      stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles,
-                             stream_splits(shape_, most_heads_, sizes.narrow_tiles, sizes.most_references));
+      stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles, splits(sizes));
   return partials_.reserve(partials, "partial results of attention");
+}
+
+int Attention::splits(const PlanSizes& sizes) const {
+  return stream_splits(shape_, most_heads_, sizes.narrow_tiles, sizes.most_references);
 }
 
 void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream) {
   call.turned = turned_.as<float>();
+  call.lse = lse_.as<float>();
   turn_and_write(call, stream);
   const TileList narrow{tiles, sizes.narrow_tiles, rule_.narrow_rows};
   const TileList wide{tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
@@ -50,6 +56,12 @@ void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile*
   } else {
     attend_rows(call, wide, stream);
   }
+}
+
+void Attention::add_mass(DeviceAttend call, const MassTarget& target, cudaStream_t stream) {
+  call.turned = turned_.as<float>();
+  call.lse = lse_.as<float>();
+  attend_mass(call, target, stream);
 }
 
 }  // namespace rhapsode::kernels::cuda

@@ -7,11 +7,13 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <span>
 
 #include "base/result.h"
 #include "kernels/attend.h"
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/attend_mass.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/plan_layout.h"
 
@@ -27,12 +29,20 @@ class Attention {
   Status reserve(const PlanSizes& sizes);
   // Writes the new rows and attends. `tiles`: the plan's, on the device.
   void run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream);
+  // Parts that narrow tiles' pages are cut into: what a launch holds besides the sizes.
+  int splits(const PlanSizes& sizes) const;
+  std::array<const void*, 3> rooms() const {
+    return {partials_.as<void>(), turned_.as<void>(), lse_.as<void>()};
+  }
+  // After run() of the same call: also sums up where attention went.
+  void add_mass(DeviceAttend call, const MassTarget& target, cudaStream_t stream);
 
  private:
   KvShape shape_;
   int most_heads_ = 0;
   TileRule rule_;
   DeviceBuffer turned_;
+  DeviceBuffer lse_;
   DeviceBuffer partials_;
 };
 

@@ -12,6 +12,7 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/layer_clock.h"
+#include "kernels/cuda/pass_graphs.h"
 #include "kernels/cuda/plan_upload.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rope_tables.h"
@@ -20,6 +21,9 @@
 namespace rhapsode::kernels::cuda {
 
 namespace {
+
+// Passes of so few rows are over sooner than their kernels can be launched one by one.
+constexpr int kMostGraphRows = 64;
 
 class CudaBackend final : public Backend {
  public:
@@ -39,6 +43,10 @@ class CudaBackend final : public Backend {
   std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(); }
   std::string_view numerics() const override { return weights_.rounds_to_bf16() ? "bf16" : ""; }
   std::vector<LayerSpan> layer_spans() const override { return clock_.spans(); }
+  Result<std::span<const double>> mass_per_token(int sequence) const override {
+    if (mass_kept_) return std::span<const double>(mass_per_token_[static_cast<size_t>(sequence)]);
+    return make_error(ErrorKind::kInternal, "the last pass was not asked for attention mass");
+  }
 
  private:
   explicit CudaBackend(BackendOptions options)
@@ -54,12 +62,17 @@ class CudaBackend final : public Backend {
     std::optional<Program> program;
   };
 
-  const Program& program_of(int recipe);
+  Result<const Program*> program_of(int recipe);
+  Status join_weights(Program& program);
   Status upload(const BatchInput& batch);
   Status place(const Program& program);
+  Status launch(const Program& program);
+  PassKey pass_key(int recipe) const;
   Status execute(const Program& program, const Op& op);
   Status multiply(const Program& program, const Op& op);
   void attend(const Program& program, const Op& op);
+  Status begin_mass(bool wanted);
+  Status read_mass(const BatchPlan& plan);
   Result<std::span<const float>> result_of(const Program& program);
 
   // The batch's rows that a value has.
@@ -70,7 +83,14 @@ class CudaBackend final : public Backend {
     return {rows_of(program.values[value]), program.values[value].features};
   }
   void* data(const Program& program, int value) const {
-    return activations_.at<void>(slot_offsets_[program.values[value].slot]);
+    const ProgramValue& v = program.values[value];
+    const size_t within = static_cast<size_t>(v.offset) * element_bytes(v.element);
+    return activations_.at<void>(slot_offsets_[v.slot] + within);
+  }
+  // Elements from row to row.
+  int64_t stride(const Program& program, int value) const {
+    const int parent = program.values[value].parent;
+    return program.values[parent < 0 ? value : parent].features;
   }
   float* floats(const Program& program, int value) const {
     return static_cast<float*>(data(program, value));
@@ -95,7 +115,11 @@ class CudaBackend final : public Backend {
   DeviceBuffer activations_;
   std::vector<size_t> slot_offsets_;
   PinnedBuffer result_;
+  DeviceBuffer mass_;
+  std::vector<std::vector<double>> mass_per_token_;  // of each sequence
+  bool mass_kept_ = false;                           // by the last run
   LayerClock clock_;
+  PassGraphs graphs_;
 };
 
 CudaBackend::~CudaBackend() {
@@ -117,13 +141,27 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(BackendOptions options) {
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
-const Program& CudaBackend::program_of(int recipe) {
+Result<const Program*> CudaBackend::program_of(int recipe) {
   Recorded& recorded = recipes_[recipe];
   if (!recorded.program) {
-    recorded.program = record_program(recorded.recipe, weights_.shapes());
+    Program program = record_program(recorded.recipe, weights_.shapes());
     weights_.finish();
+    RH_TRY_STATUS(join_weights(program));
+    recorded.program = std::move(program);
   }
-  return *recorded.program;
+  return &*recorded.program;
+}
+
+Status CudaBackend::join_weights(Program& program) {
+  for (Op& op : program.ops) {
+    if (op.joined == 0) continue;
+    std::vector<int64_t> rows;
+    for (int i = 0; i < op.joined; ++i) rows.push_back(weights_.shapes()[op.weights[i]].rows);
+    RH_TRY(op.weight, weights_.join(std::span(op.weights, op.joined), rows));
+    if (op.biases[0] < 0) continue;
+    RH_TRY(op.bias, weights_.join(std::span(op.biases, op.joined), rows));
+  }
+  return {};
 }
 
 Status CudaBackend::upload(const BatchInput& batch) {
@@ -152,18 +190,70 @@ Status CudaBackend::place(const Program& program) {
 
 Result<std::span<const float>> CudaBackend::run(const BatchInput& batch, int recipe) {
   RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "a pass before this one"));
-  const Program& program = program_of(recipe);
+  RH_TRY(const Program* const recorded, program_of(recipe));
+  const Program& program = *recorded;
   RH_TRY_STATUS(upload(batch));
   RH_TRY_STATUS(place(program));
+  RH_TRY_STATUS(begin_mass(batch.mass));
   clock_.begin();
+  const bool small = packer_.sizes().rows <= kMostGraphRows && !packer_.has_own_lists();
+  if (small && !options_.layer_times && !batch.mass) {
+    RH_TRY_STATUS(graphs_.run(pass_key(recipe), stream_, [&] { return launch(program); }));
+  } else {
+    RH_TRY_STATUS(launch(program));
+  }
+  clock_.end(stream_);
+  RH_TRY(const std::span<const float> result, result_of(program));
+  if (mass_kept_) RH_TRY_STATUS(read_mass(*batch.plan));
+  return result;
+}
+
+Status CudaBackend::launch(const Program& program) {
   for (const Op& op : program.ops) {
     if (rows_of(program.values[op.out]) == 0) continue;
     if (op.kind == OpKind::kAttend) clock_.at_layer(op.layer, stream_);
     RH_TRY_STATUS(execute(program, op));
   }
-  RH_TRY_STATUS(check(cudaGetLastError(), "starting a kernel"));
-  clock_.end(stream_);
-  return result_of(program);
+  return check(cudaGetLastError(), "starting a kernel");
+}
+
+PassKey CudaBackend::pass_key(int recipe) const {
+  PassKey key;
+  key.recipe = recipe;
+  key.offsets = packer_.offsets();
+  key.offsets.bytes = 0;
+  key.sizes = packer_.sizes();
+  key.sizes.most_references = 0;  // decides the splits and nothing else
+  key.splits = attention_.splits(packer_.sizes());
+  key.buffers = {plan_.as<void>(), activations_.as<void>(), ropes_.table(), attention_.rooms()[0],
+                 attention_.rooms()[1], attention_.rooms()[2]};
+  return key;
+}
+
+Status CudaBackend::begin_mass(bool wanted) {
+  mass_kept_ = wanted;
+  if (!wanted) return {};
+  const size_t bytes = static_cast<size_t>(packer_.reference_count()) * kPageTokens * sizeof(double);
+  RH_TRY_STATUS(mass_.reserve(bytes, "attention mass"));
+  return check(cudaMemsetAsync(mass_.as<void>(), 0, bytes, stream_), "clearing attention mass");
+}
+
+Status CudaBackend::read_mass(const BatchPlan& plan) {
+  std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
+  RH_TRY_STATUS(check(cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double),
+                                 cudaMemcpyDeviceToHost),
+                      "copying attention mass"));
+  mass_per_token_.resize(plan.sequences.size());
+  for (size_t s = 0; s < plan.sequences.size(); ++s) {
+    std::vector<double>& mass = mass_per_token_[s];
+    mass.assign(plan.sequences[s].references.size() * kPageTokens, 0.0);
+    const DeviceList list = packer_.shared_list(static_cast<int>(s));
+    for (int32_t r = list.begin; r < list.begin + list.count; ++r) {
+      std::copy_n(packed.begin() + int64_t{r} * kPageTokens, kPageTokens,
+                  mass.begin() + int64_t{packer_.origin(r)} * kPageTokens);
+    }
+  }
+  return {};
 }
 
 Result<std::span<const float>> CudaBackend::result_of(const Program& program) {
@@ -198,7 +288,6 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   const AttendLayer& layer = options_.layers[op.layer];
   const PlanOffsets& offsets = packer_.offsets();
   const PlanSizes& sizes = packer_.sizes();
-  const int head_dim = options_.kv.head_dim;
   DeviceAttend call;
   call.shape = options_.kv;
   call.plan.rows = sizes.rows;
@@ -223,10 +312,19 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   call.q = floats(program, op.in[0]);
   call.k = floats(program, op.in[1]);
   call.v = floats(program, op.in[2]);
-  call.q_stride = int64_t{layer.heads} * head_dim;
-  call.k_stride = call.v_stride = int64_t{options_.kv.kv_heads} * head_dim;
+  call.q_stride = stride(program, op.in[0]);
+  call.k_stride = stride(program, op.in[1]);
+  call.v_stride = stride(program, op.in[2]);
   call.out = device_value(program, op.out);
   attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
+  if (!mass_kept_) return;
+  MassTarget target;
+  target.sequences = plan_.at<const DeviceSequence>(offsets.sequences);
+  target.sequence_count = sizes.sequences;
+  target.shared = plan_.at<const DeviceList>(offsets.lists);
+  target.most_references = sizes.most_references;
+  target.mass = mass_.as<double>();
+  attention_.add_mass(call, target, stream_);
 }
 
 Status CudaBackend::execute(const Program& program, const Op& op) {
@@ -254,15 +352,17 @@ Status CudaBackend::execute(const Program& program, const Op& op) {
       scale(shape, in(0), op.number, floats(program, op.out), stream_);
       break;
     case OpKind::kRmsNorm:
-      rms_norm(shape, shape.features, in(0), weights_.vector(op.weight), op.number,
-               device_value(program, op.out), stream_);
-      break;
     case OpKind::kHeadRmsNorm:
-      rms_norm(shape, op.head_dim, in(0), weights_.vector(op.weight), op.number,
+      rms_norm(shape,
+               {op.kind == OpKind::kRmsNorm ? shape.features : op.head_dim, in(0), stride(program, op.in[0]),
+                weights_.vector(op.weight), op.number},
                device_value(program, op.out), stream_);
       break;
     case OpKind::kGate:
-      gate(shape, op.activation == Activation::kGelu, in(0), in(1), device_value(program, op.out), stream_);
+      gate(shape,
+           {device_input(program, op.in[0]), device_input(program, op.in[1]), stride(program, op.in[0]),
+            op.activation == Activation::kGelu},
+           device_value(program, op.out), stream_);
       break;
     case OpKind::kSoftCap:
       soft_cap(shape, in(0), op.number, floats(program, op.out), stream_);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "kernels/cuda/attend_stream.h"
@@ -48,6 +47,15 @@ void compare(World& world, const DeviceRun& run, float bound) {
     if (std::isfinite(lse)) largest_lse = std::max(largest_lse, std::abs(lse));
   }
   EXPECT_LE(largest_difference(actual.lse, expected.lse), bound * std::max(4.0f, largest_lse));
+  if (!run.mass) return;
+  ASSERT_EQ(actual.mass_per_token.size(), expected.mass_per_token.size());
+  const double rows = world.rows() * world.layer.heads;
+  for (size_t s = 0; s < expected.mass_per_token.size(); ++s) {
+    ASSERT_EQ(actual.mass_per_token[s].size(), expected.mass_per_token[s].size());
+    for (size_t i = 0; i < expected.mass_per_token[s].size(); ++i) {
+      ASSERT_NEAR(actual.mass_per_token[s][i], expected.mass_per_token[s][i], bound * rows);
+    }
+  }
 }
 
 void run_rows(const DeviceAttend& call, const TileList& tiles, int) {
@@ -89,6 +97,7 @@ TEST_P(DeviceAttendOfType, RowsEqualTheReferenceOnRandomWorlds) {
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
     ASSERT_TRUE(validate(world.plan, world.shape).ok());
     DeviceRun run{run_rows, uniform(random, 1, 5)};
+    run.mass = true;
     if (seed % 3 == 0) run.out = Element::kBF16;
     compare(world, run, tolerance(GetParam()));
     if (HasFailure()) return;
@@ -142,28 +151,12 @@ std::vector<float> values_of(const World& world, std::span<const std::byte> bloc
   page.data = const_cast<std::byte*>(block.data());
   std::vector<float> values;
   const int d = world.shape.head_dim;
-  const auto element = static_cast<size_t>(element_bytes(world.shape.type));
-  const auto read = [&](const std::byte* data, size_t index, const float* scale) {
-    switch (world.shape.type) {
-      case KvType::kF32: {
-        float value = 0;
-        std::memcpy(&value, data + index * element, 4);
-        return value;
-      }
-      case KvType::kI8:
-        return static_cast<float>(static_cast<int8_t>(data[index])) * scale[slot];
-      default: {
-        uint16_t bits = 0;
-        std::memcpy(&bits, data + index * element, 2);
-        return world.shape.type == KvType::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
-      }
-    }
-  };
   for (int head = 0; head < world.shape.kv_heads; ++head) {
     const PageHeadView view = page_head(world.shape, page, 0, head);
     for (int i = 0; i < d; ++i) {
-      values.push_back(read(view.k, key_index(d, slot, i), view.k_scale));
-      values.push_back(read(view.v, static_cast<size_t>(slot) * d + i, view.v_scale));
+      values.push_back(read_element(world.shape.type, view.k, key_index(d, slot, i), view.k_scale, slot));
+      values.push_back(
+          read_element(world.shape.type, view.v, static_cast<size_t>(slot) * d + i, view.v_scale, slot));
     }
   }
   return values;

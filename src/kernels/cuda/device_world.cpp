@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <unordered_map>
 
+#include "kernels/cuda/attend_mass.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/plan_upload.h"
 #include "kernels/element.h"
@@ -105,6 +107,34 @@ DevicePlan device_plan(const PlanPacker& packer, const DeviceBuffer& buffer, int
   return plan;
 }
 
+// The mass of one call, spread out as the plan's references are.
+std::vector<std::vector<double>> mass_of(const testing::World& world, const DeviceAttend& call,
+                                         const PlanPacker& packer, const DeviceBuffer& plan) {
+  const size_t count = static_cast<size_t>(packer.reference_count()) * kPageTokens;
+  DeviceBuffer mass;
+  must(mass.allocate(count * sizeof(double), "mass"));
+  EXPECT_EQ(cudaMemset(mass.as<void>(), 0, count * sizeof(double)), cudaSuccess);
+  MassTarget target;
+  target.sequences = plan.at<const DeviceSequence>(packer.offsets().sequences);
+  target.sequence_count = packer.sizes().sequences;
+  target.shared = plan.at<const DeviceList>(packer.offsets().lists);
+  target.most_references = packer.sizes().most_references;
+  target.mass = mass.as<double>();
+  attend_mass(call, target, nullptr);
+  std::vector<double> packed(count);
+  EXPECT_EQ(cudaMemcpy(packed.data(), mass.as<void>(), count * sizeof(double), cudaMemcpyDeviceToHost), cudaSuccess);
+  std::vector<std::vector<double>> spread;
+  for (int s = 0; s < packer.sizes().sequences; ++s) {
+    auto& one = spread.emplace_back(world.plan.sequences[static_cast<size_t>(s)].references.size() * kPageTokens);
+    const DeviceList list = packer.shared_list(s);
+    for (int32_t r = list.begin; r < list.begin + list.count; ++r) {
+      std::copy_n(packed.begin() + int64_t{r} * kPageTokens, kPageTokens,
+                  one.begin() + int64_t{packer.origin(r)} * kPageTokens);
+    }
+  }
+  return spread;
+}
+
 }  // namespace
 
 DeviceResult run_device(testing::World& world, const DeviceRun& run) {
@@ -153,10 +183,11 @@ DeviceResult run_device(testing::World& world, const DeviceRun& run) {
   const TileList tiles{plan.at<const DeviceTile>(packer.offsets().tiles), packer.sizes().wide_tiles,
                        run.tile_rows};
   run.attend(call, tiles, packer.sizes().most_references);
+  DeviceResult result;
+  if (run.mass) result.mass_per_token = mass_of(world, call, packer, plan);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
-  DeviceResult result;
   result.out = downloaded(out, world.q.size(), run.out);
   result.lse = downloaded(lse, lse_count, Element::kF32);
   if (run.read_pages) result.pages = pages.read();

@@ -19,11 +19,13 @@ struct DeviceRun {
   int layer = 0;
   Element out = Element::kF32;
   bool read_pages = false;
+  bool mass = false;
 };
 
 struct DeviceResult {
   std::vector<float> out;
   std::vector<float> lse;
+  std::vector<std::vector<double>> mass_per_token;  // with mass: of each sequence
   std::vector<std::pair<const Page*, std::vector<std::byte>>> pages;  // with read_pages: every page's block
 };
 

@@ -1,4 +1,5 @@
-// The small operations between matmuls, one kernel each. Values are [rows][features], contiguous.
+// The small operations between matmuls, one kernel each. Values are [rows][features], contiguous unless a row
+// stride (in elements) is given.
 //
 // Every function enqueues on `stream` and returns at once; a failed launch is found by cudaGetLastError().
 #pragma once
@@ -20,11 +21,22 @@ struct RowShape {
 void gather_rows(const RowShape& shape, DeviceInput in, const int32_t* index, DeviceValue out,
                  cudaStream_t stream);
 // Over groups of `width` features; gain has `width` values.
-void rms_norm(const RowShape& shape, int64_t width, const float* in, const float* gain, float epsilon,
-              DeviceValue out, cudaStream_t stream);
-// activation(gate) * up, the activation being GELU (its tanh form) or SiLU.
-void gate(const RowShape& shape, bool gelu, const float* gate, const float* up, DeviceValue out,
-          cudaStream_t stream);
+struct NormCall {
+  int64_t width = 0;
+  const float* in = nullptr;
+  int64_t in_stride = 0;
+  const float* gain = nullptr;
+  float epsilon = 0.0f;
+};
+void rms_norm(const RowShape& shape, const NormCall& call, DeviceValue out, cudaStream_t stream);
+// activation(gate) * up, the activation being GELU (its tanh form) or SiLU; both of one element and stride.
+struct GateCall {
+  DeviceInput gate;
+  DeviceInput up;
+  int64_t stride = 0;
+  bool gelu = false;
+};
+void gate(const RowShape& shape, const GateCall& call, DeviceValue out, cudaStream_t stream);
 void add(const RowShape& shape, const float* a, const float* b, float* out, cudaStream_t stream);
 void add_bias(const RowShape& shape, const float* in, const float* bias, float* out, cudaStream_t stream);
 void scale(const RowShape& shape, const float* in, float factor, float* out, cudaStream_t stream);

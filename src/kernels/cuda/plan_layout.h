@@ -1,7 +1,8 @@
 // The context plan as kernels read it: flat arrays in one buffer, uploaded with one copy a pass.
 //
 // Host and device code share these plain structs; no CUDA header is needed. Offsets are bytes from the start
-// of the buffer, every array is aligned to 16.
+// of the buffer, every array is aligned to 16. Arrays whose length depends on the context only (references, gathered)
+// lie last and shifts are padded, so that the offsets of decode steps stay the same for long.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,11 @@ struct DeviceList {
   int32_t count;
 };
 
+struct DeviceSequence {
+  int32_t row_begin;
+  int32_t row_count;
+};
+
 // Some rows of one sequence, for kernels that work on several at once.
 struct DeviceTile {
   int32_t sequence;
@@ -46,12 +52,15 @@ struct PlanOffsets {
   size_t output_rows = 0;    // int32 [outputs]
   size_t angles = 0;         // int32 [2 * rows + shifts]: positions, frame positions of writes, minus shifts
   size_t row_sequence = 0;   // int32 [rows]
+  size_t sequences = 0;      // DeviceSequence [sequences]
   size_t writes = 0;         // DeviceWrite [rows]
   size_t lists = 0;          // DeviceList [list rows][sequences]
   size_t references = 0;     // DeviceReference [references]
   size_t gathered = 0;       // int32 [gathered pages][64]
   size_t tiles = 0;          // DeviceTile [narrow tiles + wide tiles]
   size_t bytes = 0;
+
+  bool operator==(const PlanOffsets&) const = default;
 };
 
 // How rows are cut into tiles; a tile's rows belong to one sequence.
@@ -64,12 +73,14 @@ struct TileRule {
 struct PlanSizes {
   int rows = 0;
   int outputs = 0;
-  int shifts = 0;
+  int shifts = 0;  // rounded up: the rows behind are of shift 0 and nobody's
   int sequences = 0;
   int most_references = 0;  // of one list
   // Tiles of sequences with few rows, and of those with many; the latter lie behind the former.
   int narrow_tiles = 0;
   int wide_tiles = 0;
+
+  bool operator==(const PlanSizes&) const = default;
 };
 
 }  // namespace rhapsode::kernels::cuda

@@ -8,6 +8,7 @@ namespace rhapsode::kernels::cuda {
 namespace {
 
 constexpr size_t kAlignment = 16;
+constexpr size_t kShiftsAtOnce = 64;
 
 uint64_t first_slots(int count) {
   return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
@@ -38,11 +39,14 @@ void PlanPacker::append_writes(const BatchPlan& plan) {
 
 void PlanPacker::append_sequences(const BatchPlan& plan) {
   std::vector<int32_t> row_sequence(plan.positions.size());
+  std::vector<DeviceSequence> sequences;
   for (size_t s = 0; s < plan.sequences.size(); ++s) {
     const SequencePlan& sequence = plan.sequences[s];
+    sequences.push_back({sequence.row_begin, sequence.row_count});
     std::fill_n(row_sequence.begin() + sequence.row_begin, sequence.row_count, static_cast<int32_t>(s));
   }
   offsets_.row_sequence = append(std::span<const int32_t>(row_sequence));
+  offsets_.sequences = append(std::span<const DeviceSequence>(sequences));
 }
 
 void PlanPacker::append_tiles(const BatchPlan& plan) {
@@ -76,7 +80,8 @@ int32_t PlanPacker::shift_row(int32_t shift) {
 
 DeviceList PlanPacker::add_list(std::span<const PageReference> references) {
   DeviceList list{static_cast<int32_t>(references_.size()), 0};
-  for (const PageReference& reference : references) {
+  for (size_t i = 0; i < references.size(); ++i) {
+    const PageReference& reference = references[i];
     const Page& page = *reference.page;
     const auto found = fresh_.find(&page);
     const uint64_t filled = first_slots(page.count) | (found == fresh_.end() ? 0 : found->second);
@@ -94,6 +99,7 @@ DeviceList PlanPacker::add_list(std::span<const PageReference> references) {
       }
     }
     references_.push_back(packed);
+    origins_.push_back(static_cast<int32_t>(i));
   }
   list.count = static_cast<int32_t>(references_.size()) - list.begin;
   sizes_.most_references = std::max(sizes_.most_references, list.count);
@@ -104,6 +110,7 @@ void PlanPacker::add_lists(const BatchPlan& plan) {
   const auto sequences = plan.sequences.size();
   lists_.clear();
   references_.clear();
+  origins_.clear();
   gathered_.clear();
   shifts_.clear();
   shift_rows_.clear();
@@ -143,6 +150,7 @@ void PlanPacker::pack(const BatchInput& batch) {
     if (write.page) fresh_[write.page] |= 1ull << write.slot;
   }
   add_lists(plan);
+  shifts_.resize((shifts_.size() + kShiftsAtOnce - 1) / kShiftsAtOnce * kShiftsAtOnce, 0);
   sizes_.shifts = static_cast<int>(shifts_.size());
   offsets_.tokens = append(batch.tokens);
   offsets_.output_rows = append(batch.output_rows);
@@ -150,8 +158,8 @@ void PlanPacker::pack(const BatchInput& batch) {
   append_sequences(plan);
   append_tiles(plan);
   offsets_.lists = append(std::span<const DeviceList>(lists_));
-  offsets_.references = append(std::span<const DeviceReference>(references_));
   offsets_.gathered = append(std::span<const int32_t>(gathered_));
+  offsets_.references = append(std::span<const DeviceReference>(references_));
   offsets_.bytes = bytes_.size();
 }
 

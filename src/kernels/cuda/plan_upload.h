@@ -30,6 +30,12 @@ class PlanPacker {
   const PlanSizes& sizes() const { return sizes_; }
   // The row of `lists` that a layer reads.
   int32_t list_row(int layer) const { return layer_lists_[static_cast<size_t>(layer)]; }
+  bool has_own_lists() const { return static_cast<int>(lists_.size()) > sizes_.sequences; }
+  // The packed shared list of a sequence, and which of the plan's references each packed one is: references that
+  // show nothing are left out.
+  DeviceList shared_list(int sequence) const { return lists_[static_cast<size_t>(sequence)]; }
+  int32_t origin(int32_t reference) const { return origins_[static_cast<size_t>(reference)]; }
+  int reference_count() const { return static_cast<int>(references_.size()); }
 
  private:
   void append_writes(const BatchPlan& plan);
@@ -47,6 +53,7 @@ class PlanPacker {
   PlanSizes sizes_;
   std::vector<std::byte> bytes_;
   std::vector<DeviceReference> references_;
+  std::vector<int32_t> origins_;
   std::vector<DeviceList> lists_;
   std::vector<int32_t> layer_lists_;
   std::vector<int32_t> gathered_;

@@ -133,6 +133,53 @@ void fuse_matmuls(Program& program, std::span<const int> roots) {
   std::erase_if(program.ops, [](const Op& op) { return op.out < 0; });
 }
 
+// Readers that take any distance from row to row.
+bool reads_strided(const Op& op) {
+  return op.kind == OpKind::kAttend || op.kind == OpKind::kGate || op.kind == OpKind::kHeadRmsNorm;
+}
+
+// Matmuls of one input, next to one another and read only by such, become one.
+void join_matmuls(Program& program, std::span<const WeightShape> weights, std::span<const int> roots) {
+  std::vector<bool> joinable(program.values.size(), true);
+  for (const int root : roots) joinable[root] = false;
+  for (const Op& op : program.ops) {
+    for (const int in : op.in) {
+      if (in >= 0 && !reads_strided(op)) joinable[in] = false;
+    }
+  }
+  const auto fits = [&](const Op& op, const Op& first) {
+    return op.kind == OpKind::kMatmul && op.in[0] == first.in[0] && op.in[1] < 0 && joinable[op.out] &&
+           weights[op.weight].element == weights[first.weight].element &&
+           (op.bias >= 0) == (first.bias >= 0);
+  };
+  std::vector<Op> ops;
+  for (size_t i = 0; i < program.ops.size();) {
+    const Op& first = program.ops[i];
+    size_t end = i;
+    while (end < program.ops.size() && end < i + kMostJoined && fits(program.ops[end], first)) ++end;
+    if (end < i + 2) {
+      ops.push_back(first);
+      ++i;
+      continue;
+    }
+    Op op = first;
+    op.out = static_cast<int>(program.values.size());
+    ProgramValue whole = program.values[first.out];
+    whole.features = 0;
+    for (; i < end; ++i, ++op.joined) {
+      op.weights[op.joined] = program.ops[i].weight;
+      op.biases[op.joined] = program.ops[i].bias;
+      ProgramValue& part = program.values[program.ops[i].out];
+      part.parent = op.out;
+      part.offset = whole.features;
+      whole.features += part.features;
+    }
+    program.values.push_back(whole);
+    ops.push_back(op);
+  }
+  program.ops = std::move(ops);
+}
+
 bool can_make_bf16(OpKind kind) {
   return kind == OpKind::kRmsNorm || kind == OpKind::kGate || kind == OpKind::kAttend ||
          kind == OpKind::kOutputRows;
@@ -143,6 +190,17 @@ void choose_elements(Program& program, std::span<const WeightShape> weights, std
   std::vector<bool> narrow(program.values.size(), true);
   std::vector<bool> read(program.values.size());
   for (const int root : roots) narrow[root] = false;
+  // What is only multiplied with one another by a gate is rounded behind it anyway.
+  std::vector<bool> gated(program.values.size(), true);
+  const auto is_root = [&](int value) { return std::find(roots.begin(), roots.end(), value) != roots.end(); };
+  const auto whole_of = [&](int value) {
+    return program.values[value].parent < 0 ? value : program.values[value].parent;
+  };
+  for (const Op& op : program.ops) {
+    for (const int in : op.in) {
+      if (in >= 0 && op.kind != OpKind::kGate) gated[whole_of(in)] = false;
+    }
+  }
   for (auto op = program.ops.rbegin(); op != program.ops.rend(); ++op) {
     const bool passes_on = op->kind == OpKind::kOutputRows && read[op->out] && narrow[op->out];
     for (int i = 0; i < 3; ++i) {
@@ -159,6 +217,13 @@ void choose_elements(Program& program, std::span<const WeightShape> weights, std
     if (can_make_bf16(op.kind) && source && read[op.out] && narrow[op.out]) {
       program.values[op.out].element = Element::kBF16;
     }
+    const bool bf16_product = op.joined > 0 && weights[op.weight].element == Element::kBF16;
+    if (bf16_product && op.bias < 0 && gated[op.out] && !is_root(op.out)) {
+      program.values[op.out].element = Element::kBF16;
+    }
+  }
+  for (ProgramValue& value : program.values) {
+    if (value.parent >= 0) value.element = program.values[value.parent].element;
   }
   // A value that went through a gather stays wide when its gather could not be narrow.
   std::vector<Op> ops;
@@ -182,42 +247,57 @@ void choose_elements(Program& program, std::span<const WeightShape> weights, std
   program.ops = std::move(ops);
 }
 
+// The value whose slot holds a value.
+int holder(const Program& program, int value) {
+  return program.values[value].parent < 0 ? value : program.values[value].parent;
+}
+
+// The free slot that grows least by a value, or a new one.
+int take_slot(Program& program, std::vector<int>& free, const ProgramValue& value) {
+  const auto growth = [&](int slot) {
+    const Slot& s = program.slots[slot];
+    const size_t now = value.outputs_only ? s.output_row_bytes : s.all_row_bytes;
+    return value.row_bytes() > now ? value.row_bytes() - now : 0;
+  };
+  const auto best =
+      std::min_element(free.begin(), free.end(), [&](int a, int b) { return growth(a) < growth(b); });
+  if (best == free.end()) {
+    program.slots.emplace_back();
+    return static_cast<int>(program.slots.size()) - 1;
+  }
+  const int slot = *best;
+  free.erase(best);
+  return slot;
+}
+
 // Linear scan: a slot is free again once the last reader of its value has run.
 void assign_slots(Program& program, std::span<const int> roots) {
   std::vector<size_t> last_use(program.values.size());
   for (size_t i = 0; i < program.ops.size(); ++i) {
     for (const int in : program.ops[i].in) {
-      if (in >= 0) last_use[in] = i;
+      if (in >= 0) last_use[holder(program, in)] = i;
     }
   }
-  for (const int root : roots) last_use[root] = program.ops.size();
+  for (const int root : roots) last_use[holder(program, root)] = program.ops.size();
   std::vector<int> free;
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    ProgramValue& out = program.values[program.ops[i].out];
-    // The free slot that grows least by this value.
-    const auto growth = [&](int slot) {
-      const Slot& s = program.slots[slot];
-      const size_t now = out.outputs_only ? s.output_row_bytes : s.all_row_bytes;
-      return out.row_bytes() > now ? out.row_bytes() - now : 0;
-    };
-    const auto best = std::min_element(free.begin(), free.end(),
-                                       [&](int a, int b) { return growth(a) < growth(b); });
-    if (best == free.end()) {
-      out.slot = static_cast<int>(program.slots.size());
-      program.slots.emplace_back();
-    } else {
-      out.slot = *best;
-      free.erase(best);
-    }
+    const Op& op = program.ops[i];
+    ProgramValue& out = program.values[op.out];
+    out.slot = take_slot(program, free, out);
     Slot& slot = program.slots[out.slot];
     size_t& row_bytes = out.outputs_only ? slot.output_row_bytes : slot.all_row_bytes;
     row_bytes = std::max(row_bytes, out.row_bytes());
-    for (int n = 0; n < 3; ++n) {
-      const int in = program.ops[i].in[n];
-      const bool seen = std::find(program.ops[i].in, program.ops[i].in + n, in) != program.ops[i].in + n;
-      if (in >= 0 && !seen && last_use[in] == i) free.push_back(program.values[in].slot);
+    std::vector<int> ended;
+    for (const int in : op.in) {
+      if (in >= 0 && last_use[holder(program, in)] == i) ended.push_back(program.values[holder(program, in)].slot);
     }
-    if (last_use[program.ops[i].out] <= i) free.push_back(out.slot);  // nobody reads it: attention's writes
+    std::sort(ended.begin(), ended.end());
+    ended.erase(std::unique(ended.begin(), ended.end()), ended.end());
+    free.insert(free.end(), ended.begin(), ended.end());
+    if (last_use[op.out] <= i) free.push_back(out.slot);  // nobody reads it: attention's writes
+  }
+  for (ProgramValue& value : program.values) {
+    if (value.parent >= 0) value.slot = program.values[value.parent].slot;
   }
 }
 
@@ -237,6 +317,7 @@ Program record_program(const Recipe& recipe, std::span<const WeightShape> weight
   const std::vector<int>& roots = recorder.roots();
   drop_dead(program, roots);
   fuse_matmuls(program, roots);
+  join_matmuls(program, weights, roots);
   choose_elements(program, weights, roots);
   assign_slots(program, roots);
   return program;

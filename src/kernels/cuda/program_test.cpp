@@ -49,7 +49,8 @@ void expect_slots_hold(const Program& program) {
   for (const Op& op : program.ops) {
     for (const int in : op.in) {
       if (in < 0) continue;
-      EXPECT_EQ(holder[program.values[in].slot], in);
+      const int parent = program.values[in].parent;
+      EXPECT_EQ(holder[program.values[in].slot], parent < 0 ? in : parent);
       EXPECT_NE(program.values[in].slot, program.values[op.out].slot) << "overwrites its input";
     }
     holder[program.values[op.out].slot] = op.out;
@@ -64,7 +65,7 @@ TEST(Program, BiasesAndResidualsBecomePartOfTheirMatmuls) {
       [](GraphBuilder& graph) { return block(graph, graph.token_rows(kTable), true); }, kWeights);
   EXPECT_EQ(count(program, OpKind::kAdd), 0);
   EXPECT_EQ(count(program, OpKind::kAddBias), 0);
-  EXPECT_EQ(count(program, OpKind::kMatmul), 7);
+  EXPECT_EQ(count(program, OpKind::kMatmul), 5) << "k with v and gate with up are one each";
   EXPECT_EQ(count(program, OpKind::kConvert), 0);
   int biased = 0;
   int added = 0;
@@ -89,7 +90,38 @@ TEST(Program, WhatOnlyBf16MatmulsReadIsMadeAsBf16) {
   for (const Op& op : program.ops) {
     if (op.kind != OpKind::kMatmul) continue;
     EXPECT_EQ(program.values[op.in[0]].element, Element::kBF16);
-    EXPECT_EQ(program.values[op.out].element, Element::kF32);
+    const bool gated = program.values[op.out].features == 512;
+    EXPECT_EQ(program.values[op.out].element, gated ? Element::kBF16 : Element::kF32);
+  }
+}
+
+TEST(Program, MatmulsOfOneInputAreJoinedAndReadInPlace) {
+  const auto qkv = [](bool biased) {
+    return [biased](GraphBuilder& graph) {
+      const Value x = graph.rms_norm(graph.token_rows(kTable), kVector, 1e-5f);
+      const auto linear = [&](Value in) {
+        const Value y = graph.matmul(kMatrix, in);
+        return biased ? graph.add_bias(y, kVector) : y;
+      };
+      const Value q = linear(x);
+      const Value k = linear(x);
+      const Value v = linear(x);
+      return graph.attend(0, q, k, v);
+    };
+  };
+  for (const bool biased : {false, true}) {
+    const Program program = record_program(qkv(biased), kWeights);
+    ASSERT_EQ(count(program, OpKind::kMatmul), 1);
+    const Op& op = only(program, OpKind::kMatmul);
+    EXPECT_EQ(op.joined, 3);
+    EXPECT_EQ(program.values[op.out].features, 192);
+    EXPECT_EQ(op.biases[2], biased ? kVector.id : -1);
+    const Op& attend = only(program, OpKind::kAttend);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(program.values[attend.in[i]].parent, op.out);
+      EXPECT_EQ(program.values[attend.in[i]].offset, 64 * i);
+    }
+    expect_slots_hold(program);
   }
 }
 

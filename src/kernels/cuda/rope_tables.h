@@ -32,6 +32,7 @@ class RopeTables {
   // `positions` on the device: [rows] positions, [rows] frame positions, [shifts] negated shifts.
   Status fill(const int32_t* positions, int rows, int shifts, cudaStream_t stream);
   RopeRows of_layer(int layer) const;
+  const void* table() const { return table_.as<void>(); }
 
  private:
   struct Kind {

@@ -107,18 +107,47 @@ Result<Weight> WeightStore::add(const WeightSource& source, WeightUse use) {
   }
   const Element element = element_of(type, use);
   rounds_to_bf16_ |= use == WeightUse::kMatrix && element == Element::kBF16;
-  const auto number = static_cast<int>(weights_.size());
+  const auto number = static_cast<int>(places_.size());
   const auto [known, fresh] =
       by_source_.try_emplace({source.data.data(), source.columns, source.rows, element}, number);
   if (fresh) {
     auto buffer = std::make_shared<DeviceBuffer>();
     RH_TRY_STATUS(upload(source, element, *buffer));
-    weights_.push_back(std::move(buffer));
+    places_.push_back({std::move(buffer), 0});
   } else {
-    weights_.push_back(weights_[known->second]);
+    places_.push_back(places_[known->second]);
   }
   shapes_.push_back({source.columns, source.rows, element});
   return Weight{number};
+}
+
+Result<int> WeightStore::join(std::span<const int> parts, std::span<const int64_t> rows) {
+  const std::vector<int> key(parts.begin(), parts.end());
+  if (const auto known = joins_.find(key); known != joins_.end()) return known->second;
+  const auto present = std::find_if(parts.begin(), parts.end(), [](int part) { return part >= 0; });
+  // A vector is one row of many columns; as a part of a joined one each of its elements is a row.
+  const bool vectors = shapes_[*present].rows == 1;
+  WeightShape shape{vectors ? 1 : shapes_[*present].columns, 0, shapes_[*present].element};
+  for (const int64_t count : rows) shape.rows += count;
+  const size_t row_bytes = static_cast<size_t>(shape.columns) * element_bytes(shape.element);
+  auto buffer = std::make_shared<DeviceBuffer>();
+  RH_TRY_STATUS(buffer->allocate(static_cast<size_t>(shape.rows) * row_bytes, "joined weights"));
+  RH_TRY_STATUS(check(cudaMemset(buffer->as<void>(), 0, buffer->bytes()), "clearing joined weights"));
+  size_t offset = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t bytes = static_cast<size_t>(rows[i]) * row_bytes;
+    if (parts[i] >= 0) {
+      RH_TRY_STATUS(check(cudaMemcpy(buffer->at<void>(offset), at(parts[i]).data, bytes, cudaMemcpyDeviceToDevice),
+                          "joining weights"));
+      places_[parts[i]] = {buffer, offset};
+    }
+    offset += bytes;
+  }
+  const auto number = static_cast<int>(places_.size());
+  places_.push_back({std::move(buffer), 0});
+  shapes_.push_back(shape);
+  joins_.emplace(key, number);
+  return number;
 }
 
 }  // namespace rhapsode::kernels::cuda

@@ -26,8 +26,14 @@ class WeightStore {
   Result<Weight> add(const WeightSource& source, WeightUse use);
 
   std::span<const WeightShape> shapes() const { return shapes_; }
-  DeviceInput at(int weight) const { return {weights_[weight]->as<void>(), shapes_[weight].element}; }
-  const float* vector(int weight) const { return weights_[weight]->as<float>(); }
+  DeviceInput at(int weight) const {
+    return {places_[weight].buffer->at<void>(places_[weight].offset), shapes_[weight].element};
+  }
+  const float* vector(int weight) const { return static_cast<const float*>(at(weight).data); }
+  // One weight of matrices one below the other (or of vectors one behind the other); an absent part (-1) is zeros, as
+  // long as `rows` says. The parts themselves move there: nothing lies on the GPU twice. The same parts give the
+  // same weight.
+  Result<int> join(std::span<const int> parts, std::span<const int64_t> rows);
   uint64_t bytes() const { return bytes_; }
   // Whether a matrix was rounded to fewer bits than its file's, or widened from a quantised type.
   bool rounds_to_bf16() const { return rounds_to_bf16_; }
@@ -38,7 +44,12 @@ class WeightStore {
   Status upload(const WeightSource& source, Element element, DeviceBuffer& buffer);
 
   int threads_;
-  std::vector<std::shared_ptr<DeviceBuffer>> weights_;
+  struct Place {
+    std::shared_ptr<DeviceBuffer> buffer;
+    size_t offset = 0;  // bytes
+  };
+  std::vector<Place> places_;
+  std::map<std::vector<int>, int> joins_;
   std::vector<WeightShape> shapes_;
   std::map<std::tuple<const std::byte*, int64_t, int64_t, Element>, int> by_source_;
   std::unique_ptr<PinnedBuffer> staging_;
