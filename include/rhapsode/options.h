@@ -18,8 +18,8 @@ enum class WeightFormat : uint8_t {
   kMixed,    // the copy for passes of many rows (prefill), the shipped weights for decode; both in memory
 };
 
-// What computes. kAuto: the GPU where the program has CUDA and finds one that it can use (compute capability 9.0),
-// and nothing asks for what only the CPU does (deterministic); else the CPU.
+// What computes. kAuto: the GPU where the program has CUDA and finds one that it can use (compute
+// capability 9.0), and nothing asks for what only the CPU does (deterministic, sparse decode); else the CPU.
 enum class Device : uint8_t { kAuto, kCpu, kCuda };
 
 struct AdapterOptions {
@@ -54,11 +54,11 @@ struct EngineOptions {
   bool beyond_trained_context = false;  // allow context_tokens above the trained length
   int batch_tokens = 512;  // most rows evaluated in one pass; a prompt is prefilled in such chunks
   int pass_ms = 250;       // aim for a pass while somebody waits for the next token: shorter prefill chunks
-  uint64_t kv_cap_bytes = 0;           // bytes of KV pages, prefix cache included; 0: a quarter of the memory,
-                                       // or what the GPU has to spare
-  bool prefix_cache = true;            // keep and reuse the KV of exact prefixes
-  SparseDecodeOptions sparse_decode;   // off by default
-  bool deterministic = false;          // same bytes whatever the cache, batch and thread count; slower
+  uint64_t kv_cap_bytes = 0;          // bytes of KV pages, prefix cache included; 0: a quarter of the memory,
+                                      // or what the GPU has to spare
+  bool prefix_cache = true;           // keep and reuse the KV of exact prefixes
+  SparseDecodeOptions sparse_decode;  // off by default
+  bool deterministic = false;         // same bytes whatever the cache, batch and thread count; slower
   std::filesystem::path cache_folder;  // for weight copies; empty: $RHAPSODE_HOME or ~/.cache/rhapsode
   uint64_t weight_cache_cap_bytes = 8ull << 30;
   std::filesystem::path trace_file;  // Perfetto JSON of every stage; empty: no tracing

@@ -3,11 +3,11 @@
 //   attend_lab [decode|prefill|scattered|peaks ...] [--quick]
 //
 // Kernels: 1 rows (one warp a row and head; exact arithmetic, equal to the reference in the tests), 2 stream
-// (tensor cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 stream with two
-// blocks a multiprocessor instead of three. Every case is
-// checked against kernel 1 (‖difference‖ / ‖result‖) before it is timed. Bytes count each page once a KV head and pass; floating
-// point operations count causal pairs once. Times are medians of CUDA events; passes rotate over layers whose pages
-// together exceed the L2. The ceilings are measured in the same run: a large copy, and cuBLASLt on random bf16.
+// (tensor cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 stream
+// with two blocks a multiprocessor instead of three. Every case is checked against kernel 1 (‖difference‖ /
+// ‖result‖) before it is timed. Bytes count each page once a KV head and pass; floating point operations
+// count causal pairs once. Times are medians of CUDA events; passes rotate over layers whose pages together
+// exceed the L2. The ceilings are measured in the same run: a large copy, and cuBLASLt on random bf16.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -161,8 +161,7 @@ class Bed {
     if (kernel == 2 || kernel == 4) {
       StreamSchedule schedule{tiles};
       schedule.variant = kernel == 4;
-      schedule.splits =
-          stream_splits(shape_, case_.heads, tiles.count, packer_->sizes().most_references);
+      schedule.splits = stream_splits(shape_, case_.heads, tiles.count, packer_->sizes().most_references);
       if (kernel == 4) schedule.splits = std::max(1, schedule.splits * 2 / 3);
       must(partials_.reserve(stream_workspace_bytes(shape_, case_.heads, tiles.count, schedule.splits),
                              "partial results"));
@@ -176,7 +175,9 @@ class Bed {
   // The tiles that a kernel wants; then run() may be called with it.
   void cut_for(int kernel) {
     const int group = case_.heads / case_.kv_heads;
-    tile_rows_ = kernel == 2 || kernel == 4 ? stream_tile_rows(group) : kernel == 3 ? wide_tile_rows(group) : 1;
+    tile_rows_ = kernel == 2 || kernel == 4 ? stream_tile_rows(group)
+                 : kernel == 3              ? wide_tile_rows(group)
+                                            : 1;
     pack();
     turn_and_write(call(0), nullptr);
   }
@@ -189,7 +190,8 @@ class Bed {
       must(cudaMemset(out_.as<void>(), 0xff, out_.bytes()));
       run(kernel, 0);
       results.emplace_back(static_cast<size_t>(rows()) * case_.heads * case_.head_dim);
-      must(cudaMemcpy(results.back().data(), out_.as<void>(), results.back().size() * 2, cudaMemcpyDeviceToHost));
+      must(cudaMemcpy(results.back().data(), out_.as<void>(), results.back().size() * 2,
+                      cudaMemcpyDeviceToHost));
     }
     double squares = 0;
     double differences = 0;
@@ -348,16 +350,18 @@ void measure(const Case& c, std::span<const int> kernels, const Peaks& peaks, bo
     const double flops = bed.operations() / ms * 1e3;
     std::printf("%-34s %d %-6s %9.4f ms  %6.2f TB/s (%3.0f %%)  %6.1f TFLOP/s (%3.0f %%)  off by %.3g%s\n",
                 c.name.c_str(), kernel, kNames[kernel], ms, bytes / 1e12, 100 * bytes / peaks.bytes_per_s,
-                flops / 1e12, 100 * flops / peaks.flops_per_s, difference, difference < 0.02 ? "" : "  WRONG");
+                flops / 1e12, 100 * flops / peaks.flops_per_s, difference,
+                difference < 0.02 ? "" : "  WRONG");
     std::fflush(stdout);
   }
 }
 
 std::vector<Case> decode_cases() {
   std::vector<Case> cases;
-  const auto add = [&](const char* name, int heads, int kv_heads, int d, KvType type, int sequences, int context) {
-    cases.push_back({fmt::format("decode {} {} x {}k", name, sequences, context / 1024), heads, kv_heads, d, type,
-                     sequences, context});
+  const auto add = [&](const char* name, int heads, int kv_heads, int d, KvType type, int sequences,
+                       int context) {
+    cases.push_back({fmt::format("decode {} {} x {}k", name, sequences, context / 1024), heads, kv_heads, d,
+                     type, sequences, context});
   };
   add("135m gqa 3 d 64 f16", 9, 3, 64, KvType::kF16, 32, 16384);
   add("0.5b gqa 7 d 64 f16", 14, 2, 64, KvType::kF16, 32, 16384);
@@ -374,10 +378,10 @@ std::vector<Case> prefill_cases(bool quick) {
     if (quick && context > 8192) break;
     for (const bool shifts : {false, true}) {
       const char* how = shifts ? " shifts" : "";
-      cases.push_back({fmt::format("prefill 1.5b d 128 {}k{}", context / 1024, how), 12, 2, 128, KvType::kF16, 1,
-                       context, context, 0.0, shifts});
-      cases.push_back({fmt::format("prefill 0.5b d 64 {}k{}", context / 1024, how), 14, 2, 64, KvType::kF16, 1,
-                       context, context, 0.0, shifts});
+      cases.push_back({fmt::format("prefill 1.5b d 128 {}k{}", context / 1024, how), 12, 2, 128, KvType::kF16,
+                       1, context, context, 0.0, shifts});
+      cases.push_back({fmt::format("prefill 0.5b d 64 {}k{}", context / 1024, how), 14, 2, 64, KvType::kF16,
+                       1, context, context, 0.0, shifts});
     }
   }
   return cases;
@@ -386,8 +390,8 @@ std::vector<Case> prefill_cases(bool quick) {
 std::vector<Case> scattered_cases() {
   std::vector<Case> cases;
   for (const double share : {1.0, 0.15}) {
-    cases.push_back({fmt::format("rows {:.0f} % of 27k 1.5b", share * 100), 12, 2, 128, KvType::kF16, 1, 27648, 0,
-                     share});
+    cases.push_back({fmt::format("rows {:.0f} % of 27k 1.5b", share * 100), 12, 2, 128, KvType::kF16, 1,
+                     27648, 0, share});
   }
   return cases;
 }
@@ -395,7 +399,9 @@ std::vector<Case> scattered_cases() {
 int main(int argc, char** argv) {
   if (!why_no_device().empty()) stop(why_no_device());
   std::vector<std::string> parts(argv + 1, argv + argc);
-  const auto given = [&](const char* name) { return std::find(parts.begin(), parts.end(), name) != parts.end(); };
+  const auto given = [&](const char* name) {
+    return std::find(parts.begin(), parts.end(), name) != parts.end();
+  };
   const bool quick = given("--quick");
   const bool all = static_cast<int>(parts.size()) == (quick ? 1 : 0);
   std::printf("%s\n", device_name().c_str());

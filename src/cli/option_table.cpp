@@ -251,7 +251,8 @@ constexpr OptionSpec kOptions[] = {
      "number format of keys and values: f32, f16, bf16 or i8",
      [](Settings& s) -> Slot { return &s.engine.kv_type; }},
     {"kv-cap", 0, "SIZE", OptionGroup::kEngine, kRunsModel, kAny,
-     "most memory for keys and values, such as 2GiB (0: a quarter of the memory, or what the GPU has to spare)",
+     "most memory for keys and values, such as 2GiB (0: a quarter of the memory, or what the GPU can "
+     "spare)",
      [](Settings& s) -> Slot { return &s.engine.kv_cap_bytes; }},
     {"prefix-cache", 0, "", OptionGroup::kEngine, kRunsModel, kAny,
      "do not keep and reuse the keys and values of equal beginnings",

@@ -53,8 +53,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   return runner;
 }
 
-Result<std::unique_ptr<store::PagePool>> ModelRunner::make_pool(uint64_t cap_bytes,
-                                                                size_t bounds_bytes) {
+Result<std::unique_ptr<store::PagePool>> ModelRunner::make_pool(uint64_t cap_bytes, size_t bounds_bytes) {
   std::unique_ptr<kernels::PageMemory> memory = backend_->new_page_memory();
   const uint64_t cap = cap_bytes > 0 ? cap_bytes : memory->suggested_bytes();
   return store::PagePool::create(kv_shape_, cap, bounds_bytes, std::move(memory));

@@ -17,6 +17,6 @@ inline constexpr double kMostPageDifference = 0.1;
 // root mean square of its values in `a`. NaN where either holds one. Cost: one pass over both, wherever they
 // lie (store/host_pages.h).
 Result<double> page_difference(const kernels::KvShape& shape, std::span<const store::PagePin> a,
-                       std::span<const store::PagePin> b, int tokens);
+                               std::span<const store::PagePin> b, int tokens);
 
 }  // namespace rhapsode::engine

@@ -21,6 +21,16 @@ Status choose_weights(const EngineOptions& options, RunnerOptions& runner) {
   return {};
 }
 
+// Key bounds are kept and searched by the CPU only.
+Result<Device> device_of(const EngineOptions& options) {
+  if (options.sparse_decode.budget_tokens == 0) return Device(options.device);
+  if (options.device == Device::kCuda) {
+    return make_error(ErrorKind::kUnsupported,
+                      "sparse decode runs on the CPU only: use --device cpu, or --decode-budget 0");
+  }
+  return Device::kCpu;
+}
+
 }  // namespace
 
 kernels::KvType kv_type_of(KvStorage storage) {
@@ -54,7 +64,7 @@ Result<RunnerOptions> runner_options(const EngineOptions& options) {
     runner.adapters.push_back({adapter.path, adapter.scale});
   }
   runner.kv_type = kv_type_of(options.kv_type);
-  runner.device = options.device;
+  RH_TRY(runner.device, device_of(options));
   runner.threads = options.threads > 0 ? options.threads : usable_cores();
   runner.sparse = sparse_of(options.sparse_decode);
   runner.deterministic = options.deterministic;

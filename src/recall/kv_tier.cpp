@@ -139,8 +139,8 @@ Result<std::vector<std::vector<store::PagePin>>> KvTier::load(const store::Catal
     loaded[missing[i]] = std::move(encoded[i].pages);
     insert(passage, loaded[missing[i]]);
     if (!upkeep.keep) continue;
-    RH_TRY(extents[i], store::encode_pinned_kv(loaded[missing[i]], stored_,
-                                               static_cast<int>(texts[i].tokens.size())));
+    RH_TRY(extents[i],
+           store::encode_pinned_kv(loaded[missing[i]], stored_, static_cast<int>(texts[i].tokens.size())));
     made.push_back({passage, extents[i]});
   }
   if (upkeep.keep) upkeep.keep(made);

@@ -39,8 +39,7 @@ Status HostPages::write_back() {
   for (size_t i = 0; i < copies_.size(); ++i) {
     const PagePool& pool = pins_[i].pool();
     kernels::Page& page = *pins_[i].get();
-    RH_TRY_STATUS(
-        pool.memory().copy_in(page.data, std::span(copies_[i].data, pool.shape().block_bytes())));
+    RH_TRY_STATUS(pool.memory().copy_in(page.data, std::span(copies_[i].data, pool.shape().block_bytes())));
     page.count = copies_[i].count;
     page.consecutive = copies_[i].consecutive;
     page.positions = copies_[i].positions;

@@ -1,8 +1,9 @@
 // Pinned pages as the host can read and write them, wherever their blocks lie.
 //
 // Blocks in host memory are handed out as they are; of blocks in a device's memory there are copies, made by
-// reading() and carried back by write_back(). Ownership: refers to the pins, which outlive it. Threads: one at
-// a time. Errors: those of PageMemory. Cost: nothing on the host; on a device one copy a block and direction.
+// reading() and carried back by write_back(). Ownership: refers to the pins, which outlive it. Threads: one
+// at a time. Errors: those of PageMemory. Cost: nothing on the host; on a device one copy a block and
+// direction.
 #pragma once
 
 #include <cstddef>

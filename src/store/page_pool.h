@@ -1,12 +1,13 @@
 // The page pool: every page block of an engine, under one byte cap that holds at every moment.
 //
 // The pool reserves `cap_bytes` of a kernels::PageMemory once (on the host only address space, touched when a
-// block is first written) and hands out blocks of KvShape::block_bytes(). With `bounds_bytes` every block also
-// has room for its page bounds (kernels/page_bounds.h), which counts under the cap. A block lives as long as
-// somebody holds a PagePin on it; pins are move-only and are shared on purpose only (PagePin::share). There is
-// no other way to reach a block. Cost: allocate, share and release are O(1); allocate never waits. Threads: all
-// functions of PagePool and PagePin may be called from any thread; one pin object by one thread at a time.
-// Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or queue.
+// block is first written) and hands out blocks of KvShape::block_bytes(). With `bounds_bytes` every block
+// also has room for its page bounds (kernels/page_bounds.h), which counts under the cap. A block lives as
+// long as somebody holds a PagePin on it; pins are move-only and are shared on purpose only (PagePin::share).
+// There is no other way to reach a block. Cost: allocate, share and release are O(1); allocate never waits.
+// Threads: all functions of PagePool and PagePin may be called from any thread; one pin object by one thread
+// at a time. Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or
+// queue.
 #pragma once
 
 #include <cstdint>

@@ -4,13 +4,13 @@
 //   parity MODEL [--copy f32|f16|bf16] [--prompts 20] [--least-tokens 1] [--most-tokens 4000] [--steps 48]
 //          [--kv f32] [--threads 2] [--limit X] [--self] [--device cpu|cuda] [--peer-copy f32] TEXT...
 //
-// With --copy both run a copy of the weights in that format; with --peer-copy libllama alone does, so that ours is
-// measured against exact arithmetic on the same weights. --device says what runs ours. Prompts are cut from the TEXT files at seeded
-// places, their lengths spread evenly in logarithm from least-tokens to most-tokens. The reference is
-// libllama with flash attention off and a float32 cache, micro-batches of 512. With --self it is libllama as
-// it comes (flash attention, float16 cache), and a second one with micro-batches of 64 is compared with it
-// too: how far it differs from itself on quantised weights. Exit code 1 when a row's likeliest token differs
-// without being a tie, or (with --limit X) a logit by more than X.
+// With --copy both run a copy of the weights in that format; with --peer-copy libllama alone does, so that
+// ours is measured against exact arithmetic on the same weights. --device says what runs ours. Prompts are
+// cut from the TEXT files at seeded places, their lengths spread evenly in logarithm from least-tokens to
+// most-tokens. The reference is libllama with flash attention off and a float32 cache, micro-batches of 512.
+// With --self it is libllama as it comes (flash attention, float16 cache), and a second one with
+// micro-batches of 64 is compared with it too: how far it differs from itself on quantised weights. Exit code
+// 1 when a row's likeliest token differs without being a tie, or (with --limit X) a logit by more than X.
 #include <CLI/CLI.hpp>
 
 #include <cmath>

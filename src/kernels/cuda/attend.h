@@ -1,10 +1,10 @@
 // attend on the GPU: the meaning of reference/attend.cpp over page references in device memory.
 //
-// Angles come from double precision, once a pass: make_angles() fills a table with one row of cosines and sines
-// for every row's position, every write's frame position and every distinct shift. A query is turned by its
-// own position first, once, and by minus a page's shift after that, so a page in a new frame costs one table row,
-// whatever the query's position. Shapes as in attend.h; everything lies on the device. Every function enqueues
-// on `stream` and allocates nothing.
+// Angles come from double precision, once a pass: make_angles() fills a table with one row of cosines and
+// sines for every row's position, every write's frame position and every distinct shift. A query is turned by
+// its own position first, once, and by minus a page's shift after that, so a page in a new frame costs one
+// table row, whatever the query's position. Shapes as in attend.h; everything lies on the device. Every
+// function enqueues on `stream` and allocates nothing.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,8 +27,8 @@ struct RopeOnDevice {
 
 // angles[i] is a position; table[i] = pairs cosines, pairs sines. The first `with_magnitude` rows carry the
 // magnitude: what turns a query or key once; shifts turn it again and do not.
-void make_angles(const RopeOnDevice& rope, const int32_t* positions, int count, int with_magnitude, float* table,
-                 cudaStream_t stream);
+void make_angles(const RopeOnDevice& rope, const int32_t* positions, int count, int with_magnitude,
+                 float* table, cudaStream_t stream);
 
 // The uploaded plan as pointers.
 struct DevicePlan {
@@ -66,8 +66,8 @@ struct DeviceAttend {
   float* lse = nullptr;  // [rows][heads]; optional
 };
 
-// Turns every query by its own position into `turned`, and stores the rotated keys and the values of every row
-// that is written somewhere. Before any kernel that attends.
+// Turns every query by its own position into `turned`, and stores the rotated keys and the values of every
+// row that is written somewhere. Before any kernel that attends.
 void turn_and_write(const DeviceAttend& attend, cudaStream_t stream);
 
 // The rows of some tiles; of no more than `rows` each.

@@ -1,5 +1,5 @@
-// Where attention went: probabilities of each slot, summed over rows and heads. A second pass over the keys, with the
-// log-sum-exp that attending left behind.
+// Where attention went: probabilities of each slot, summed over rows and heads. A second pass over the keys,
+// with the log-sum-exp that attending left behind.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -94,7 +94,8 @@ __global__ void rows_kernel(RowParameters p, TileList tiles, RowOutput output) {
       static_cast<__nv_bfloat16*>(output.out)[at + dim] = __float2bfloat16(out[i] * inverse);
     }
   }
-  if (output.lse && lane == 0) output.lse[int64_t{row} * p.heads + head] = sum > 0 ? max + logf(sum) : -INFINITY;
+  if (output.lse && lane == 0)
+    output.lse[int64_t{row} * p.heads + head] = sum > 0 ? max + logf(sum) : -INFINITY;
 }
 
 template <KvType type>

@@ -141,7 +141,8 @@ __device__ void visible_to_lane(const StreamParameters& p, const Tile& tile, con
 
 // scores[j]: slots 8g + 2j and 8g + 2j + 1 against queries 2t and 2t + 1.
 template <KvType type, int kDim>
-__device__ void score_page(const DeviceHead& page, const Queries<type, kDim>& queries, float (&scores)[4][4]) {
+__device__ void score_page(const DeviceHead& page, const Queries<type, kDim>& queries,
+                           float (&scores)[4][4]) {
   using N = Narrow<type>;
   constexpr int kElement = sizeof(typename N::Eight) / 8;
   const int lane = threadIdx.x % 32;
@@ -302,7 +303,8 @@ __device__ void stream_pages(const StreamParameters& p, const Tile& tile, const 
   const int end = static_cast<int>(int64_t{list.count} * (part + 1) / parts);
   const int lane = threadIdx.x % 32;
   int32_t positions[2];
-  for (int i = 0; i < 2; ++i) positions[i] = p.plan.positions[tile.row(min(lane % 4 * 2 + i, tile.queries - 1))];
+  for (int i = 0; i < 2; ++i)
+    positions[i] = p.plan.positions[tile.row(min(lane % 4 * 2 + i, tile.queries - 1))];
   Queries<type, kDim> queries;
   DeviceReference next = begin < end ? p.plan.references[list.begin + begin] : DeviceReference{};
   for (int r = begin; r < end; ++r) {

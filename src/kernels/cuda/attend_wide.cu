@@ -32,9 +32,9 @@ struct WideParameters {
   Turning turning;
 };
 
-// A page of one KV head in shared memory. Keys: the eight slots of half a key group lie side by side, dimension after
-// dimension, so that eight rows of a fragment are 128 bytes; a gap keeps the two halves of a group in different banks.
-// Values: slot after slot, 16-byte pieces swapped by the slot's low bits.
+// A page of one KV head in shared memory. Keys: the eight slots of half a key group lie side by side,
+// dimension after dimension, so that eight rows of a fragment are 128 bytes; a gap keeps the two halves of a
+// group in different banks. Values: slot after slot, 16-byte pieces swapped by the slot's low bits.
 template <int kDim>
 struct StageLayout {
   static constexpr int kHalfGroupBytes = kDim * 16 + 64;
@@ -53,7 +53,9 @@ struct StageLayout {
 __device__ void copy_16_bytes(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
 }
-__device__ void close_copies() { asm volatile("cp.async.commit_group;"); }
+__device__ void close_copies() {
+  asm volatile("cp.async.commit_group;");
+}
 template <int kOpen>
 __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen));
@@ -98,7 +100,8 @@ __device__ bool seen_by_any(const WideParameters& p, const DeviceReference& refe
   return p.window == 0 || reference.sink || reach.lowest - last < p.window;
 }
 
-// The next reference at or behind r that some row sees; list.count when there is none. The same in every thread.
+// The next reference at or behind r that some row sees; list.count when there is none. The same in every
+// thread.
 __device__ int next_seen(const WideParameters& p, const DeviceList& list, const Reach& reach, int r) {
   while (r < list.count && !seen_by_any(p, p.plan.references[list.begin + r], reach)) ++r;
   return r;

@@ -61,8 +61,8 @@ __device__ float block_max(float x, float* parts) {
   return x;
 }
 
-// One block a row and head: first the query heads, then the KV heads. Keys are turned in shared memory, since a
-// pair's halves lie apart.
+// One block a row and head: first the query heads, then the KV heads. Keys are turned in shared memory, since
+// a pair's halves lie apart.
 template <KvType type>
 __global__ void write_kernel(WriteParameters p) {
   using Element = PageElement<type>;
@@ -110,8 +110,8 @@ __global__ void write_kernel(WriteParameters p) {
 
 }  // namespace
 
-void make_angles(const RopeOnDevice& rope, const int32_t* positions, int count, int with_magnitude, float* table,
-                 cudaStream_t stream) {
+void make_angles(const RopeOnDevice& rope, const int32_t* positions, int count, int with_magnitude,
+                 float* table, cudaStream_t stream) {
   if (count == 0 || rope.pairs == 0) return;
   const int threads = rope.pairs > 32 ? 64 : 32;
   angles_kernel<<<count, threads, 0, stream>>>(rope, positions, with_magnitude, table);

@@ -9,7 +9,8 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-// So many tiles of a sequence may read its pages each for themselves: the second to the last find them in the L2.
+// So many tiles of a sequence may read its pages each for themselves: the second to the last find them in the
+// L2.
 constexpr int kMostNarrowTiles = 4;
 
 }  // namespace
@@ -23,13 +24,13 @@ Attention::Attention(const KvShape& shape, std::span<const AttendLayer> layers) 
 }
 
 Status Attention::reserve(const PlanSizes& sizes) {
-  const size_t row_bytes = static_cast<size_t>(most_heads_) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
+  const size_t row_bytes =
+      static_cast<size_t>(most_heads_) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
   RH_TRY_STATUS(turned_.reserve(static_cast<size_t>(sizes.rows) * row_bytes, "queries: lower --batch"));
   const size_t lse_bytes = static_cast<size_t>(sizes.rows) * static_cast<size_t>(most_heads_) * sizeof(float);
   RH_TRY_STATUS(lse_.reserve(lse_bytes, "sums of attention: lower --batch"));
   if (!can_stream(shape_)) return {};
-  const size_t partials =
-      stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles, splits(sizes));
+  const size_t partials = stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles, splits(sizes));
   return partials_.reserve(partials, "partial results of attention");
 }
 

@@ -1,8 +1,8 @@
 // Which kernel attends for which rows, and the room they work in.
 //
-// Sequences with few rows go to attend_stream, those with many to attend_wide, and what these do not cover (float32
-// pages, other head dimensions, int8 prefill) to attend_rows. Threads: one at a time. Errors: reserve() fails on
-// exhausted memory; run() only enqueues.
+// Sequences with few rows go to attend_stream, those with many to attend_wide, and what these do not cover
+// (float32 pages, other head dimensions, int8 prefill) to attend_rows. Threads: one at a time. Errors:
+// reserve() fails on exhausted memory; run() only enqueues.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -92,9 +92,7 @@ class CudaBackend final : public Backend {
     const int parent = program.values[value].parent;
     return program.values[parent < 0 ? value : parent].features;
   }
-  float* floats(const Program& program, int value) const {
-    return static_cast<float*>(data(program, value));
-  }
+  float* floats(const Program& program, int value) const { return static_cast<float*>(data(program, value)); }
   DeviceValue device_value(const Program& program, int value) const {
     return {data(program, value), program.values[value].element};
   }
@@ -135,7 +133,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(BackendOptions options) {
     return make_error(ErrorKind::kUnsupported, "deterministic passes run on the CPU only: use --device cpu");
   }
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(options)));
-  RH_TRY_STATUS(check(cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "making a stream"));
+  RH_TRY_STATUS(
+      check(cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "making a stream"));
   RH_TRY(backend->gemm_, Gemm::make());
   RH_TRY_STATUS(backend->ropes_.start());
   return std::unique_ptr<Backend>(std::move(backend));
@@ -170,9 +169,9 @@ Status CudaBackend::upload(const BatchInput& batch) {
   RH_TRY_STATUS(plan_pinned_.reserve(bytes.size(), "the context plan"));
   RH_TRY_STATUS(plan_.reserve(bytes.size(), "the context plan"));
   std::memcpy(plan_pinned_.data(), bytes.data(), bytes.size());
-  RH_TRY_STATUS(check(cudaMemcpyAsync(plan_.as<void>(), plan_pinned_.data(), bytes.size(),
-                                      cudaMemcpyHostToDevice, stream_),
-                      "copying the context plan to the GPU"));
+  RH_TRY_STATUS(check(
+      cudaMemcpyAsync(plan_.as<void>(), plan_pinned_.data(), bytes.size(), cudaMemcpyHostToDevice, stream_),
+      "copying the context plan to the GPU"));
   const PlanSizes& sizes = packer_.sizes();
   RH_TRY_STATUS(attention_.reserve(sizes));
   return ropes_.fill(plan_.at<const int32_t>(packer_.offsets().angles), sizes.rows, sizes.shifts, stream_);
@@ -225,8 +224,8 @@ PassKey CudaBackend::pass_key(int recipe) const {
   key.sizes = packer_.sizes();
   key.sizes.most_references = 0;  // decides the splits and nothing else
   key.splits = attention_.splits(packer_.sizes());
-  key.buffers = {plan_.as<void>(), activations_.as<void>(), ropes_.table(), attention_.rooms()[0],
-                 attention_.rooms()[1], attention_.rooms()[2]};
+  key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),
+                 attention_.rooms()[0], attention_.rooms()[1],   attention_.rooms()[2]};
   return key;
 }
 
@@ -240,9 +239,9 @@ Status CudaBackend::begin_mass(bool wanted) {
 
 Status CudaBackend::read_mass(const BatchPlan& plan) {
   std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
-  RH_TRY_STATUS(check(cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double),
-                                 cudaMemcpyDeviceToHost),
-                      "copying attention mass"));
+  RH_TRY_STATUS(check(
+      cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double), cudaMemcpyDeviceToHost),
+      "copying attention mass"));
   mass_per_token_.resize(plan.sequences.size());
   for (size_t s = 0; s < plan.sequences.size(); ++s) {
     std::vector<double>& mass = mass_per_token_[s];
@@ -395,8 +394,9 @@ DeviceCheck look_for_device() {
     return {"the GPU does not answer: use --device cpu", ""};
   }
   if (properties.major != 9 || properties.minor != 0) {
-    return {fmt::format("{} has compute capability {}.{}; this program is built for 9.0 (Hopper): use --device cpu",
-                        properties.name, properties.major, properties.minor),
+    return {fmt::format(
+                "{} has compute capability {}.{}; this program is built for 9.0 (Hopper): use --device cpu",
+                properties.name, properties.major, properties.minor),
             ""};
   }
   return {"", properties.name};

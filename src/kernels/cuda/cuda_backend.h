@@ -1,11 +1,11 @@
-// The CUDA back end: bf16 weights, cuBLASLt products and our own attention where the pages lie, on one NVIDIA GPU
-// of compute capability 9.0 (the first one that is visible).
+// The CUDA back end: bf16 weights, cuBLASLt products and our own attention where the pages lie, on one NVIDIA
+// GPU of compute capability 9.0 (the first one that is visible).
 //
 // Weights are dequantised when they are added: F32 and F16 files to float32 (their products round to tf32, as
-// exact as F16 is), all others to bf16. The residual stream is float32. Pages must lie in new_page_memory(). A
-// pass uploads its plan with one copy and brings its result back with one; what is allocated after start is only
-// room for activations of more rows than any pass before. No CUDA header is needed to include this one; a build
-// without CUDA has the same functions and no device.
+// exact as F16 is), all others to bf16. The residual stream is float32. Pages must lie in new_page_memory().
+// A pass uploads its plan with one copy and brings its result back with one; what is allocated after start is
+// only room for activations of more rows than any pass before. No CUDA header is needed to include this one;
+// a build without CUDA has the same functions and no device.
 #pragma once
 
 #include <memory>

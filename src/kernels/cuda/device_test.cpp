@@ -198,7 +198,8 @@ TEST(DeviceAttend, RowsThatSeeNothingGiveZeros) {
   world.plan.positions = {5};
   world.plan.writes.resize(1);
   world.fill_tensors(random);
-  for (const AttendKernel& kernel : {AttendKernel(run_rows), run_stream(1), run_stream(3), AttendKernel(run_wide)}) {
+  for (const AttendKernel& kernel :
+       {AttendKernel(run_rows), run_stream(1), run_stream(3), AttendKernel(run_wide)}) {
     const DeviceResult result = run_device(world, {kernel});
     EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
     for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());

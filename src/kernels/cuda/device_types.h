@@ -1,5 +1,5 @@
-// Plain types that host and device code share. No header of the library's own results here: nvcc need not read
-// them.
+// Plain types that host and device code share. No header of the library's own results here: nvcc need not
+// read them.
 #pragma once
 
 #include <cstddef>

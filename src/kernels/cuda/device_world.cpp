@@ -122,10 +122,12 @@ std::vector<std::vector<double>> mass_of(const testing::World& world, const Devi
   target.mass = mass.as<double>();
   attend_mass(call, target, nullptr);
   std::vector<double> packed(count);
-  EXPECT_EQ(cudaMemcpy(packed.data(), mass.as<void>(), count * sizeof(double), cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(packed.data(), mass.as<void>(), count * sizeof(double), cudaMemcpyDeviceToHost),
+            cudaSuccess);
   std::vector<std::vector<double>> spread;
   for (int s = 0; s < packer.sizes().sequences; ++s) {
-    auto& one = spread.emplace_back(world.plan.sequences[static_cast<size_t>(s)].references.size() * kPageTokens);
+    auto& one =
+        spread.emplace_back(world.plan.sequences[static_cast<size_t>(s)].references.size() * kPageTokens);
     const DeviceList list = packer.shared_list(s);
     for (int32_t r = list.begin; r < list.begin + list.count; ++r) {
       std::copy_n(packed.begin() + int64_t{r} * kPageTokens, kPageTokens,
@@ -147,13 +149,15 @@ DeviceResult run_device(testing::World& world, const DeviceRun& run) {
   must(plan.upload(packer.bytes()));
   RopeTables ropes(std::vector<AttendLayer>(static_cast<size_t>(world.shape.layers), world.layer));
   must(ropes.start());
-  must(ropes.fill(plan.at<const int32_t>(packer.offsets().angles), world.rows(), packer.sizes().shifts, nullptr));
+  must(ropes.fill(plan.at<const int32_t>(packer.offsets().angles), world.rows(), packer.sizes().shifts,
+                  nullptr));
   const DeviceBuffer q = uploaded(world.q);
   const DeviceBuffer turned = uploaded(world.q);
   const DeviceBuffer k = uploaded(world.k);
   const DeviceBuffer v = uploaded(world.v);
   // Unwritten results are NaN.
-  const DeviceBuffer out = uploaded(std::vector<float>(world.q.size(), std::numeric_limits<float>::quiet_NaN()));
+  const DeviceBuffer out =
+      uploaded(std::vector<float>(world.q.size(), std::numeric_limits<float>::quiet_NaN()));
   const size_t lse_count = static_cast<size_t>(world.rows()) * static_cast<size_t>(world.layer.heads);
   const DeviceBuffer lse = uploaded(std::vector<float>(lse_count, std::numeric_limits<float>::quiet_NaN()));
 

@@ -1,5 +1,5 @@
-// Worlds of attend_test_support on the GPU: pages and tensors are copied there, one attend runs, results come back.
-// Test code only.
+// Worlds of attend_test_support on the GPU: pages and tensors are copied there, one attend runs, results come
+// back. Test code only.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct DeviceRun {
 struct DeviceResult {
   std::vector<float> out;
   std::vector<float> lse;
-  std::vector<std::vector<double>> mass_per_token;  // with mass: of each sequence
+  std::vector<std::vector<double>> mass_per_token;                    // with mass: of each sequence
   std::vector<std::pair<const Page*, std::vector<std::byte>>> pages;  // with read_pages: every page's block
 };
 

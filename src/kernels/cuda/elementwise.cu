@@ -8,10 +8,18 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__device__ float load(const float* p, int64_t i) { return p[i]; }
-__device__ float load(const __nv_bfloat16* p, int64_t i) { return __bfloat162float(p[i]); }
-__device__ void store(float* p, int64_t i, float x) { p[i] = x; }
-__device__ void store(__nv_bfloat16* p, int64_t i, float x) { p[i] = __float2bfloat16(x); }
+__device__ float load(const float* p, int64_t i) {
+  return p[i];
+}
+__device__ float load(const __nv_bfloat16* p, int64_t i) {
+  return __bfloat162float(p[i]);
+}
+__device__ void store(float* p, int64_t i, float x) {
+  p[i] = x;
+}
+__device__ void store(__nv_bfloat16* p, int64_t i, float x) {
+  p[i] = __float2bfloat16(x);
+}
 
 // Calls f with a null pointer of the element's type.
 template <typename F>
@@ -123,8 +131,8 @@ void gather_rows(const RowShape& shape, DeviceInput in, const int32_t* index, De
     with_type(out.element, [&](auto* out_type) {
       using In = std::remove_pointer_t<decltype(in_type)>;
       using Out = std::remove_pointer_t<decltype(out_type)>;
-      gather_kernel<<<shape.rows, kThreads, 0, stream>>>(shape.features, static_cast<const In*>(in.data), index,
-                                                         static_cast<Out*>(out.data));
+      gather_kernel<<<shape.rows, kThreads, 0, stream>>>(shape.features, static_cast<const In*>(in.data),
+                                                         index, static_cast<Out*>(out.data));
     });
   });
 }
@@ -136,8 +144,8 @@ void rms_norm(const RowShape& shape, const NormCall& call, DeviceValue out, cuda
   const int threads = call.width >= 512 ? kThreads : (call.width > 128 ? 128 : 32);
   with_type(out.element, [&](auto* type) {
     using Out = std::remove_pointer_t<decltype(type)>;
-    rms_norm_kernel<<<static_cast<unsigned>(groups), threads, 0, stream>>>(call, static_cast<int>(groups_of_row),
-                                                                           static_cast<Out*>(out.data));
+    rms_norm_kernel<<<static_cast<unsigned>(groups), threads, 0, stream>>>(
+        call, static_cast<int>(groups_of_row), static_cast<Out*>(out.data));
   });
 }
 

@@ -1,7 +1,8 @@
 // Matrix fragments of mma.sync.m16n8k16, and the 16-bit types that go into them.
 //
-// Lane (g, t) = (lane / 4, lane % 4). A (16 x 16, row-major) has 4 registers: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..),
-// (g + 8, 2t + 8..); B (16 x 8) has 2: (2t.., g), (2t + 8.., g); C (16 x 8, float) has 4: (g, 2t..), (g + 8, 2t..).
+// Lane (g, t) = (lane / 4, lane % 4). A (16 x 16, row-major) has 4 registers: (g, 2t..), (g + 8, 2t..), (g,
+// 2t + 8..), (g + 8, 2t + 8..); B (16 x 8) has 2: (2t.., g), (2t + 8.., g); C (16 x 8, float) has 4: (g,
+// 2t..), (g + 8, 2t..).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,7 +24,8 @@ struct NarrowHalf {
     return reinterpret_cast<const uint32_t&>(pair);
   }
   static __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
@@ -35,7 +37,8 @@ struct NarrowBrain {
     return reinterpret_cast<const uint32_t&>(pair);
   }
   static __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
@@ -45,8 +48,8 @@ struct NarrowBrain {
 __device__ inline uint4 load_16_bytes(const void* address) {
   uint4 x;
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-               : "l"(address));
+      : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+      : "l"(address));
   return x;
 }
 __device__ inline uint2 load_8_bytes(const void* address) {
@@ -88,8 +91,8 @@ __device__ inline uint32_t word(const uint4& x, int i) {
   return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
 }
 
-// Four loads of eight elements, the contraction's index being the load: the A fragment whose rows g and g + 8 are
-// elements 2i and 2i + 1 of lane g's eight.
+// Four loads of eight elements, the contraction's index being the load: the A fragment whose rows g and g + 8
+// are elements 2i and 2i + 1 of lane g's eight.
 __device__ inline void fragment_of(const uint4 (&loads)[4], int i, uint32_t (&a)[4]) {
   a[0] = __byte_perm(word(loads[0], i), word(loads[1], i), 0x5410);
   a[1] = __byte_perm(word(loads[0], i), word(loads[1], i), 0x7632);

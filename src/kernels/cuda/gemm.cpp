@@ -95,8 +95,8 @@ bool Gemm::Impl::describe(const GemmCall& call, Plan& plan) const {
   const cublasOperation_t transposed = CUBLAS_OP_T;
   bool good = library->description_create(&plan.description, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* value, size_t bytes) {
-    good = good &&
-           library->description_set(plan.description, attribute, value, bytes) == CUBLAS_STATUS_SUCCESS;
+    good =
+        good && library->description_set(plan.description, attribute, value, bytes) == CUBLAS_STATUS_SUCCESS;
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed));
   if (call.bias) {

@@ -1,5 +1,5 @@
-// When groups of layers ran in the last pass, for tracing: events between layers, placed on the steady clock by
-// the moment the last one was seen to have happened.
+// When groups of layers ran in the last pass, for tracing: events between layers, placed on the steady clock
+// by the moment the last one was seen to have happened.
 #pragma once
 
 #include <cuda_runtime.h>

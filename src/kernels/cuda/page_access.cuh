@@ -49,9 +49,8 @@ struct PageLayout {
   int head_dim;
 };
 inline PageLayout page_layout(const KvShape& shape) {
-  return {static_cast<int64_t>(shape.page_bytes()),
-          static_cast<int64_t>(shape.k_bytes()) / shape.kv_heads, static_cast<int64_t>(shape.k_bytes()),
-          shape.kv_heads, shape.head_dim};
+  return {static_cast<int64_t>(shape.page_bytes()), static_cast<int64_t>(shape.k_bytes()) / shape.kv_heads,
+          static_cast<int64_t>(shape.k_bytes()), shape.kv_heads, shape.head_dim};
 }
 
 // One layer and KV head of a block.
@@ -61,7 +60,8 @@ struct DeviceHead {
   float* k_scale;  // of int8 pages
   float* v_scale;
 };
-__device__ inline DeviceHead device_head(const PageLayout& layout, const std::byte* block, int layer, int head) {
+__device__ inline DeviceHead device_head(const PageLayout& layout, const std::byte* block, int layer,
+                                         int head) {
   std::byte* page = const_cast<std::byte*>(block) + layer * layout.page_bytes;
   float* scales = reinterpret_cast<float*>(page + 2 * layout.k_bytes);
   return {page + head * layout.head_bytes, page + layout.k_bytes + head * layout.head_bytes,

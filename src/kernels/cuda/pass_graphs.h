@@ -1,9 +1,10 @@
 // Captured passes: what a small pass launches, kept as a CUDA graph and launched at once the next time.
 //
-// A pass is launched one by one the first time, captured the second, and replayed from then on, as long as everything
-// that its launches hold is the same: sizes, offsets into the uploaded plan, and the addresses of buffers. What
-// changes from step to step (tokens, positions, references) is read from the plan. Least recently used ones are
-// dropped. Threads: one at a time. Errors: those of CUDA; a failed capture leaves nothing behind.
+// A pass is launched one by one the first time, captured the second, and replayed from then on, as long as
+// everything that its launches hold is the same: sizes, offsets into the uploaded plan, and the addresses of
+// buffers. What changes from step to step (tokens, positions, references) is read from the plan. Least
+// recently used ones are dropped. Threads: one at a time. Errors: those of CUDA; a failed capture leaves
+// nothing behind.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
 // The context plan as kernels read it: flat arrays in one buffer, uploaded with one copy a pass.
 //
 // Host and device code share these plain structs; no CUDA header is needed. Offsets are bytes from the start
-// of the buffer, every array is aligned to 16. Arrays whose length depends on the context only (references, gathered)
-// lie last and shifts are padded, so that the offsets of decode steps stay the same for long.
+// of the buffer, every array is aligned to 16. Arrays whose length depends on the context only (references,
+// gathered) lie last and shifts are padded, so that the offsets of decode steps stay the same for long.
 #pragma once
 
 #include <cstddef>
@@ -48,16 +48,16 @@ struct DeviceTile {
 
 // Where everything lies in the uploaded buffer.
 struct PlanOffsets {
-  size_t tokens = 0;         // int32 [rows]
-  size_t output_rows = 0;    // int32 [outputs]
-  size_t angles = 0;         // int32 [2 * rows + shifts]: positions, frame positions of writes, minus shifts
-  size_t row_sequence = 0;   // int32 [rows]
-  size_t sequences = 0;      // DeviceSequence [sequences]
-  size_t writes = 0;         // DeviceWrite [rows]
-  size_t lists = 0;          // DeviceList [list rows][sequences]
-  size_t references = 0;     // DeviceReference [references]
-  size_t gathered = 0;       // int32 [gathered pages][64]
-  size_t tiles = 0;          // DeviceTile [narrow tiles + wide tiles]
+  size_t tokens = 0;        // int32 [rows]
+  size_t output_rows = 0;   // int32 [outputs]
+  size_t angles = 0;        // int32 [2 * rows + shifts]: positions, frame positions of writes, minus shifts
+  size_t row_sequence = 0;  // int32 [rows]
+  size_t sequences = 0;     // DeviceSequence [sequences]
+  size_t writes = 0;        // DeviceWrite [rows]
+  size_t lists = 0;         // DeviceList [list rows][sequences]
+  size_t references = 0;    // DeviceReference [references]
+  size_t gathered = 0;      // int32 [gathered pages][64]
+  size_t tiles = 0;         // DeviceTile [narrow tiles + wide tiles]
   size_t bytes = 0;
 
   bool operator==(const PlanOffsets&) const = default;
@@ -65,8 +65,8 @@ struct PlanOffsets {
 
 // How rows are cut into tiles; a tile's rows belong to one sequence.
 struct TileRule {
-  int narrow_rows = 1;      // of a tile
-  int wide_rows = 1;        // likewise
+  int narrow_rows = 1;       // of a tile
+  int wide_rows = 1;         // likewise
   int most_narrow_rows = 0;  // sequences with more rows are wide
 };
 

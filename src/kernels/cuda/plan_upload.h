@@ -1,9 +1,9 @@
 // Packs one batch, its context plan included, into the bytes of plan_layout.h. Pure host code.
 //
-// Lists of layers: the sequences' shared lists are row 0 of `lists`; a layer in which some sequence reads a list
-// of its own has a row for itself. Shifts: every distinct shift of the batch has one row of the shift table, so
-// that a query is turned into a page's frame by one row of sines whatever its position. Threads: one at a time.
-// Cost: O(rows + references); the buffer's capacity is kept.
+// Lists of layers: the sequences' shared lists are row 0 of `lists`; a layer in which some sequence reads a
+// list of its own has a row for itself. Shifts: every distinct shift of the batch has one row of the shift
+// table, so that a query is turned into a page's frame by one row of sines whatever its position. Threads:
+// one at a time. Cost: O(rows + references); the buffer's capacity is kept.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ class PlanPacker {
   // The row of `lists` that a layer reads.
   int32_t list_row(int layer) const { return layer_lists_[static_cast<size_t>(layer)]; }
   bool has_own_lists() const { return static_cast<int>(lists_.size()) > sizes_.sequences; }
-  // The packed shared list of a sequence, and which of the plan's references each packed one is: references that
-  // show nothing are left out.
+  // The packed shared list of a sequence, and which of the plan's references each packed one is: references
+  // that show nothing are left out.
   DeviceList shared_list(int sequence) const { return lists_[static_cast<size_t>(sequence)]; }
   int32_t origin(int32_t reference) const { return origins_[static_cast<size_t>(reference)]; }
   int reference_count() const { return static_cast<int>(references_.size()); }

@@ -149,8 +149,7 @@ void join_matmuls(Program& program, std::span<const WeightShape> weights, std::s
   }
   const auto fits = [&](const Op& op, const Op& first) {
     return op.kind == OpKind::kMatmul && op.in[0] == first.in[0] && op.in[1] < 0 && joinable[op.out] &&
-           weights[op.weight].element == weights[first.weight].element &&
-           (op.bias >= 0) == (first.bias >= 0);
+           weights[op.weight].element == weights[first.weight].element && (op.bias >= 0) == (first.bias >= 0);
   };
   std::vector<Op> ops;
   for (size_t i = 0; i < program.ops.size();) {
@@ -289,7 +288,8 @@ void assign_slots(Program& program, std::span<const int> roots) {
     row_bytes = std::max(row_bytes, out.row_bytes());
     std::vector<int> ended;
     for (const int in : op.in) {
-      if (in >= 0 && last_use[holder(program, in)] == i) ended.push_back(program.values[holder(program, in)].slot);
+      if (in >= 0 && last_use[holder(program, in)] == i)
+        ended.push_back(program.values[holder(program, in)].slot);
     }
     std::sort(ended.begin(), ended.end());
     ended.erase(std::unique(ended.begin(), ended.end()), ended.end());
@@ -305,8 +305,8 @@ void assign_slots(Program& program, std::span<const int> roots) {
 
 size_t Slot::bytes(int rows, int outputs) const {
   constexpr size_t kAlignment = 256;
-  const size_t bytes = std::max(all_row_bytes * static_cast<size_t>(rows),
-                                output_row_bytes * static_cast<size_t>(outputs));
+  const size_t bytes =
+      std::max(all_row_bytes * static_cast<size_t>(rows), output_row_bytes * static_cast<size_t>(outputs));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 

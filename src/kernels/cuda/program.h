@@ -1,10 +1,10 @@
 // A recipe as the CUDA back end runs it: a list of operations over values in a few shared slots of memory.
 //
-// Recorded once a recipe, for any number of rows: a value is [rows][features] with rows = all rows of the batch
-// or the output rows only. Recording fuses biases and residual additions into matmuls, joins matmuls of one input
-// (q, k and v; gate and up) into one whose parts are read in place, chooses each value's element (what only bf16
-// matmuls read is made as bf16), drops what nothing needs and gives every value a slot that no value alive at the
-// same time has. Pure host code. Threads: const once made. Cost: O(operations).
+// Recorded once a recipe, for any number of rows: a value is [rows][features] with rows = all rows of the
+// batch or the output rows only. Recording fuses biases and residual additions into matmuls, joins matmuls of
+// one input (q, k and v; gate and up) into one whose parts are read in place, chooses each value's element
+// (what only bf16 matmuls read is made as bf16), drops what nothing needs and gives every value a slot that
+// no value alive at the same time has. Pure host code. Threads: const once made. Cost: O(operations).
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct Op {
   int in[3] = {-1, -1, -1};  // the second of a matmul is its residual
   int weight = -1;
   int bias = -1;
-  // A joined matmul: the matrices that lie one below the other, and the biases where there are any. `weight` and
-  // `bias` are then the joined ones, made by whoever holds the weights.
+  // A joined matmul: the matrices that lie one below the other, and the biases where there are any. `weight`
+  // and `bias` are then the joined ones, made by whoever holds the weights.
   int joined = 0;
   int weights[kMostJoined] = {-1, -1, -1};
   int biases[kMostJoined] = {-1, -1, -1};

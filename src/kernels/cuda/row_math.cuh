@@ -1,5 +1,5 @@
-// One row and head against one page, by one warp: what attend_rows and attend_mass share. Exact arithmetic: float32
-// whatever the page's type.
+// One row and head against one page, by one warp: what attend_rows and attend_mass share. Exact arithmetic:
+// float32 whatever the page's type.
 #pragma once
 
 #include <cmath>
@@ -26,8 +26,17 @@ struct RowParameters {
 };
 
 inline RowParameters row_parameters(const DeviceAttend& attend) {
-  return {page_layout(attend.shape), attend.plan,   attend.shift_angles, attend.turned,   attend.layer, attend.heads,
-          attend.scale,              attend.window, attend.soft_cap,     attend.pairs,    attend.adjacent};
+  return {page_layout(attend.shape),
+          attend.plan,
+          attend.shift_angles,
+          attend.turned,
+          attend.layer,
+          attend.heads,
+          attend.scale,
+          attend.window,
+          attend.soft_cap,
+          attend.pairs,
+          attend.adjacent};
 }
 
 // to = from, scaled and turned by a table row.
@@ -48,7 +57,8 @@ __device__ inline void turn_query(const float* from, float* to, int shift_row, c
   __syncwarp();
 }
 
-__device__ inline uint64_t visible_to(const RowParameters& p, const DeviceReference& reference, int32_t position) {
+__device__ inline uint64_t visible_to(const RowParameters& p, const DeviceReference& reference,
+                                      int32_t position) {
   if (reference.gathered < 0) return reference.mask & visible_consecutive(reference, position, p.window);
   const int lane = threadIdx.x % 32;
   const int32_t* positions = p.plan.gathered + int64_t{reference.gathered} * kPageTokens;
@@ -68,7 +78,8 @@ __device__ inline float warp_sum(float x) {
 
 // The score of one slot; -inf where it is not visible.
 template <KvType type>
-__device__ float score(const RowParameters& p, const DeviceHead& head, const float* q, int slot, bool visible) {
+__device__ float score(const RowParameters& p, const DeviceHead& head, const float* q, int slot,
+                       bool visible) {
   using Element = PageElement<type>;
   if (!visible) return -INFINITY;
   const int d = p.layout.head_dim;

@@ -9,7 +9,8 @@ struct Turning {
 };
 
 // cosines: [pairs], then as many sines.
-__device__ inline float turned_dimension(const float* x, int i, const float* cosines, const Turning& turning) {
+__device__ inline float turned_dimension(const float* x, int i, const float* cosines,
+                                         const Turning& turning) {
   if (i >= 2 * turning.pairs) return x[i];
   const bool adjacent = turning.adjacent;
   const int pair = adjacent ? i / 2 : (i < turning.pairs ? i : i - turning.pairs);

@@ -85,15 +85,17 @@ Status WeightStore::upload(const WeightSource& source, Element element, DeviceBu
   RH_TRY_STATUS(buffer.allocate(bytes, "the weights"));
   if (!staging_) staging_ = std::make_unique<PinnedBuffer>();
   RH_TRY_STATUS(staging_->reserve(std::max(kStagingBytes, conversion.row_bytes()), "loading weights"));
-  const auto rows_at_once = static_cast<int64_t>(staging_->bytes() / std::max<size_t>(1, conversion.row_bytes()));
+  const auto rows_at_once =
+      static_cast<int64_t>(staging_->bytes() / std::max<size_t>(1, conversion.row_bytes()));
   for (int64_t row = 0; row < source.rows; row += rows_at_once) {
     const int64_t rows = std::min(rows_at_once, source.rows - row);
-    convert_on_threads(conversion, source.data.data() + static_cast<size_t>(row) * conversion.source_row_bytes,
+    convert_on_threads(conversion,
+                       source.data.data() + static_cast<size_t>(row) * conversion.source_row_bytes,
                        staging_->data(), rows, threads_);
-    RH_TRY_STATUS(check(cudaMemcpy(buffer.at<std::byte>(static_cast<size_t>(row) * conversion.row_bytes()),
-                                   staging_->data(), static_cast<size_t>(rows) * conversion.row_bytes(),
-                                   cudaMemcpyHostToDevice),
-                        "copying weights to the GPU"));
+    RH_TRY_STATUS(check(
+        cudaMemcpy(buffer.at<std::byte>(static_cast<size_t>(row) * conversion.row_bytes()), staging_->data(),
+                   static_cast<size_t>(rows) * conversion.row_bytes(), cudaMemcpyHostToDevice),
+        "copying weights to the GPU"));
   }
   bytes_ += bytes;
   return {};
@@ -137,8 +139,9 @@ Result<int> WeightStore::join(std::span<const int> parts, std::span<const int64_
   for (size_t i = 0; i < parts.size(); ++i) {
     const size_t bytes = static_cast<size_t>(rows[i]) * row_bytes;
     if (parts[i] >= 0) {
-      RH_TRY_STATUS(check(cudaMemcpy(buffer->at<void>(offset), at(parts[i]).data, bytes, cudaMemcpyDeviceToDevice),
-                          "joining weights"));
+      RH_TRY_STATUS(
+          check(cudaMemcpy(buffer->at<void>(offset), at(parts[i]).data, bytes, cudaMemcpyDeviceToDevice),
+                "joining weights"));
       places_[parts[i]] = {buffer, offset};
     }
     offset += bytes;

@@ -1,8 +1,8 @@
 // The weights of a model on the GPU, dequantised once.
 //
 // Rows are converted on all threads into pinned memory and copied from there. The same bytes of a file added
-// twice (a tied output matrix) lie on the GPU once. Threads: one at a time. Errors: kUnsupported for types that
-// ggml cannot dequantise; kNoSpace.
+// twice (a tied output matrix) lie on the GPU once. Threads: one at a time. Errors: kUnsupported for types
+// that ggml cannot dequantise; kNoSpace.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class WeightStore {
     return {places_[weight].buffer->at<void>(places_[weight].offset), shapes_[weight].element};
   }
   const float* vector(int weight) const { return static_cast<const float*>(at(weight).data); }
-  // One weight of matrices one below the other (or of vectors one behind the other); an absent part (-1) is zeros, as
-  // long as `rows` says. The parts themselves move there: nothing lies on the GPU twice. The same parts give the
-  // same weight.
+  // One weight of matrices one below the other (or of vectors one behind the other); an absent part (-1) is
+  // zeros, as long as `rows` says. The parts themselves move there: nothing lies on the GPU twice. The same
+  // parts give the same weight.
   Result<int> join(std::span<const int> parts, std::span<const int64_t> rows);
   uint64_t bytes() const { return bytes_; }
   // Whether a matrix was rounded to fewer bits than its file's, or widened from a quantised type.
