@@ -42,3 +42,5 @@ pkg_check_modules(gumbo REQUIRED IMPORTED_TARGET gumbo)
 find_package(pugixml REQUIRED)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+# Optional: without it, lists of an index that lie on the disk are read by pread.
+pkg_check_modules(uring IMPORTED_TARGET liburing)

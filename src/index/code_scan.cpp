@@ -8,10 +8,9 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <system_error>
-#include <thread>
 
 #include "index/code_scan_kernels.h"
+#include "index/parallel.h"
 #include "index/scan_question.h"
 
 namespace rhapsode::index {
@@ -132,18 +131,6 @@ std::vector<size_t> cut_into_slices(std::span<const PassageCodes> passages) {
   }
   if (borders.back() != passages.size()) borders.push_back(passages.size());
   return borders;
-}
-
-// Runs work() on the caller and up to threads - 1 more; on fewer when the system has no more to give.
-template <class Work>
-void run_on_threads(int threads, const Work& work) {
-  std::vector<std::thread> others;
-  try {
-    for (int i = 1; i < threads; ++i) others.emplace_back(work);
-  } catch (const std::system_error&) {
-  }
-  work();
-  for (std::thread& other : others) other.join();
 }
 
 template <class Form>

@@ -49,21 +49,37 @@ float best_scale(std::span<const float> values) {
 }  // namespace
 
 FourBitQuestion::FourBitQuestion(const QuestionVectors& question)
-    : dimensions(question.dimensions),
-      tokens(question.tokens()),
-      words((question.dimensions + 63) / 64),
-      levels(question.vectors.size()),
-      planes(static_cast<size_t>(tokens) * static_cast<size_t>(words) * kPlanes) {
+    : dimensions(question.dimensions), tokens(question.tokens()), words((question.dimensions + 63) / 64) {
   const auto d = static_cast<size_t>(dimensions);
+  levels.resize(question.vectors.size());
   for (size_t t = 0; t < static_cast<size_t>(tokens); ++t) {
     const std::span<const float> values = std::span(question.vectors).subspan(t * d, d);
     const float scale = best_scale(values);
     scales.push_back(scale);
+    for (size_t i = 0; i < d; ++i) {
+      levels[t * d + i] = static_cast<int8_t>(scale > 0.0f ? level_of(values[i], 1.0f / scale) : 1);
+    }
+  }
+  set_planes();
+}
+
+FourBitQuestion::FourBitQuestion(int dimensions_in, std::vector<int8_t> levels_in,
+                                 std::vector<float> scales_in)
+    : dimensions(dimensions_in),
+      tokens(static_cast<int>(scales_in.size())),
+      words((dimensions_in + 63) / 64),
+      levels(std::move(levels_in)),
+      scales(std::move(scales_in)) {
+  set_planes();
+}
+
+void FourBitQuestion::set_planes() {
+  const auto d = static_cast<size_t>(dimensions);
+  planes.assign(static_cast<size_t>(tokens) * static_cast<size_t>(words) * kPlanes, 0);
+  for (size_t t = 0; t < static_cast<size_t>(tokens); ++t) {
     uint64_t* token_planes = planes.data() + t * static_cast<size_t>(words) * kPlanes;
     for (size_t i = 0; i < d; ++i) {
-      const int level = scale > 0.0f ? level_of(values[i], 1.0f / scale) : 1;
-      levels[t * d + i] = static_cast<int8_t>(level);
-      const auto bits = static_cast<unsigned>((level + kHighestLevel) / 2);
+      const auto bits = static_cast<unsigned>((levels[t * d + i] + kHighestLevel) / 2);
       for (size_t b = 0; b < kPlanes; ++b) {
         token_planes[i / 64 * kPlanes + b] |= uint64_t{bits >> b & 1u} << (i % 64);
       }

@@ -18,6 +18,8 @@ inline constexpr int kTokenBlock = 8;
 
 struct FourBitQuestion {
   explicit FourBitQuestion(const QuestionVectors& question);
+  // Of levels that were made before: odd, -15 to 15.
+  FourBitQuestion(int dimensions_in, std::vector<int8_t> levels_in, std::vector<float> scales_in);
 
   int dimensions = 0;
   int tokens = 0;
@@ -25,6 +27,9 @@ struct FourBitQuestion {
   std::vector<int8_t> levels;    // [tokens][d]
   std::vector<float> scales;     // [tokens]
   std::vector<uint64_t> planes;  // [tokens][words][kPlanes]; bits behind d are 0
+
+ private:
+  void set_planes();
 };
 
 struct FloatQuestion {

@@ -65,10 +65,11 @@ class Router {
 
   Result<Route> route(const store::Catalog& catalog, const std::string& question,
                       const RouteOptions& options);
-
- private:
+  // The question as the codes are scanned with it: whitened states of its tokens and their IDF.
   Result<index::QuestionVectors> question_vectors(const store::Catalog& catalog, const std::string& question,
                                                   Route& route);
+
+ private:
   // Of every allowed passage.
   Result<std::map<int64_t, double>> latent_scores(const store::Catalog& catalog, const std::string& question,
                                                   std::span<const int64_t> allowed,
