@@ -72,6 +72,25 @@ TEST_F(MemoryTest, AnUpdateReplacesAndKeepsHistoryForAsOf) {
   EXPECT_EQ(*memory->text((folder_ / "docs/a.txt").string()), "One boat is here.\n");
 }
 
+// Where passages end depends on the name in their headers; a copy is read as its original is cut.
+TEST_F(MemoryTest, ACopyUnderAMuchLongerNameIsReadAsTheOriginal) {
+  write("a.txt", paragraphs(60, "lamp"));
+  auto memory = open();
+  AddOptions relative;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_ / "docs");
+  relative.paths = {"a.txt"};
+  add(*memory, relative);
+  const std::string far = "a-very-long-folder-name-that-takes-many-tokens/and-another-one-of-the-same-length/a.txt";
+  write(far, paragraphs(60, "lamp"));
+  relative.paths = {far};
+  const AddReport report = add(*memory, relative);
+  fs::current_path(before);
+  EXPECT_EQ(report.added, 1);
+  EXPECT_EQ(report.encoded_tokens, 0u);
+  EXPECT_EQ(memory->show(far)->passages.size(), memory->show("a.txt")->passages.size());
+}
+
 TEST_F(MemoryTest, SyncRemovesWhatIsGoneAndASubsetRemovesNothing) {
   write("a.txt", paragraphs(5, "lamp"));
   write("b.txt", paragraphs(5, "boat"));

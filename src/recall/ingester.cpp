@@ -85,13 +85,20 @@ std::string Ingester::recipe_of(const std::string& name) const {
   return std::string(kRecipe) + "; vocabulary " + vocabulary_id_ + "; " + ending;
 }
 
+// Headers hold a name, and where passages end depends on the header's length: bytes that are known already are cut
+// under the name that their content has.
 Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const AddOptions& options) const {
   const uint64_t bytes = source.bytes.size();
   RH_TRY(const std::string hash, sha256_of(source.bytes));
-  RH_TRY(text::Document document, text::read_document(source.name, std::move(source.bytes)));
+  const store::ContentKey key{hash, recipe_of(source.name)};
+  RH_TRY(const std::optional<store::ContentInfo> known, catalog_.find_content(key));
+  const bool named = known && !known->named_after.empty();
+  const std::string read_as = named ? known->named_after : source.name;
+  RH_TRY(text::Document document, text::read_document(read_as, std::move(source.bytes)));
   RH_TRY(Cut made, cut(std::move(document)));
-  made.key = {hash, recipe_of(source.name)};
-  made.source.name = made.content.named_after = source.name;
+  made.key = key;
+  made.source.name = source.name;
+  made.content.named_after = read_as;
   made.source.bytes = bytes;
   made.source.tags = options.tags;
   if (!options.event_time.empty()) made.source.event_time = options.event_time;
