@@ -2,12 +2,12 @@
 //
 //   attend_lab [decode|prefill|scattered|peaks ...] [--quick]
 //
-// Kernels: 1 rows (one warp a row and head; exact arithmetic, equal to the reference in the tests), 2 stream
-// (tensor cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 stream
-// with two blocks a multiprocessor instead of three. Every case is checked against kernel 1 (‖difference‖ /
-// ‖result‖) before it is timed. Bytes count each page once a KV head and pass; floating point operations
-// count causal pairs once. Times are medians of CUDA events; passes rotate over layers whose pages together
-// exceed the L2. The ceilings are measured in the same run: a large copy, and cuBLASLt on random bf16.
+// Kernels: 1 rows (one warp a row and head; exact arithmetic, equal to the reference in the tests), 2 stream (tensor
+// cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 the same with wgmma. Every
+// case is checked against kernel 1 (norm of the difference over norm of the result) before it is timed. Bytes count each
+// page once a KV head and pass; floating point operations count causal pairs once. Times are medians of CUDA events;
+// passes rotate over layers whose pages together exceed the L2. The ceilings are measured in the same run: a large copy,
+// and cuBLASLt on random bf16. Nothing else may use the GPU meanwhile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/attend_wide_wgmma.h"
 #include "kernels/cuda/attend_stream.h"
 #include "kernels/cuda/attend_wide.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -158,26 +159,23 @@ class Bed {
     const TileList tiles{plan_.at<const DeviceTile>(packer_->offsets().tiles), packer_->sizes().wide_tiles,
                          tile_rows_};
     if (kernel == 1) attend_rows(c, tiles, nullptr);
-    if (kernel == 2 || kernel == 4) {
+    if (kernel == 2) {
       StreamSchedule schedule{tiles};
-      schedule.variant = kernel == 4;
       schedule.splits = stream_splits(shape_, case_.heads, tiles.count, packer_->sizes().most_references);
-      if (kernel == 4) schedule.splits = std::max(1, schedule.splits * 2 / 3);
       must(partials_.reserve(stream_workspace_bytes(shape_, case_.heads, tiles.count, schedule.splits),
                              "partial results"));
       schedule.partials = partials_.as<float>();
       attend_stream(c, schedule, nullptr);
     }
     if (kernel == 3) attend_wide(c, tiles, nullptr);
+    if (kernel == 4) lab::attend_wide_wgmma(c, tiles, nullptr);
     must(cudaGetLastError());
   }
 
   // The tiles that a kernel wants; then run() may be called with it.
   void cut_for(int kernel) {
     const int group = case_.heads / case_.kv_heads;
-    tile_rows_ = kernel == 2 || kernel == 4 ? stream_tile_rows(group)
-                 : kernel == 3              ? wide_tile_rows(group)
-                                            : 1;
+    tile_rows_ = kernel == 2 ? stream_tile_rows(group) : kernel == 3 ? wide_tile_rows(group) : 1;
     pack();
     turn_and_write(call(0), nullptr);
   }
@@ -341,7 +339,7 @@ Peaks measure_peaks() {
 
 void measure(const Case& c, std::span<const int> kernels, const Peaks& peaks, bool quick) {
   Bed bed(c);
-  static const char* const kNames[] = {"", "rows", "stream", "wide", "str/2"};
+  static const char* const kNames[] = {"", "rows", "stream", "wide", "wgmma"};
   for (const int kernel : kernels) {
     const double difference = kernel == 1 ? 0.0 : bed.difference(1, kernel);
     bed.cut_for(kernel);
@@ -406,8 +404,8 @@ int main(int argc, char** argv) {
   const bool all = static_cast<int>(parts.size()) == (quick ? 1 : 0);
   std::printf("%s\n", device_name().c_str());
   const Peaks peaks = measure_peaks();
-  const std::vector<int> for_few = {2, 4};
-  const std::vector<int> for_many = {3};
+  const std::vector<int> for_few = {1, 2};
+  const std::vector<int> for_many = {3, 4};
   if (all || given("decode")) {
     for (const Case& c : decode_cases()) measure(c, for_few, peaks, quick);
   }

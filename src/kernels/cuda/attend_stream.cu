@@ -11,8 +11,13 @@ namespace rhapsode::kernels::cuda {
 namespace {
 
 constexpr int kWarps = 4;  // a block
-constexpr int kBlocksPerProcessor = 3;
+// What registers allow: wider heads keep more of a page in flight.
+constexpr int blocks_per_processor(int head_dim) {
+  return head_dim <= 64 ? 3 : 2;
+}
 constexpr int kLeastPagesOfAWarp = 1;
+constexpr int kMergeThreads = 256;
+constexpr int kMostSplits = 512;
 constexpr float kLog2E = 1.44269504088896340736f;
 
 struct StreamParameters {
@@ -365,8 +370,8 @@ __device__ void store_lse(const StreamParameters& p, const Tile& tile, int n, fl
   p.lse[int64_t{tile.row(n)} * p.heads + tile.head(n)] = sum > 0 ? max / kLog2E + logf(sum) : -INFINITY;
 }
 
-template <KvType type, int kDim, int kBlocks>
-__global__ void __launch_bounds__(kWarps * 32, kBlocks)
+template <KvType type, int kDim>
+__global__ void __launch_bounds__(kWarps * 32, blocks_per_processor(kDim))
     stream_kernel(StreamParameters p, Element out_element) {
   __shared__ BlockMemory<kDim> memory;
   const Tile tile = make_tile(p);
@@ -399,28 +404,52 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   }
 }
 
-// One block a tile: the splits of each query, merged in their order.
+template <typename F>
+__device__ float over_block(float x, float* parts, const F& combine) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = combine(x, __shfl_xor_sync(~0u, x, lanes));
+  __syncthreads();  // parts may still be read from the time before
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = parts[0];
+  for (int warp = 1; warp < kMergeThreads / 32; ++warp) x = combine(x, parts[warp]);
+  __syncthreads();
+  return x;
+}
+
+// One block a query of a tile: its splits, merged. Groups of threads take splits in turn, one dimension a
+// thread.
 template <int kDim>
 __global__ void merge_kernel(StreamParameters p, Element out_element) {
+  __shared__ float weights[kMostSplits];
+  __shared__ float parts[kMergeThreads];
   const Tile tile = make_tile(p);
-  for (int i = threadIdx.x; i < tile.queries * kDim; i += blockDim.x) {
-    const int n = i / kDim;
-    const int dim = i % kDim;
-    float max = -INFINITY;
-    for (int s = 0; s < p.schedule.splits; ++s) max = fmaxf(max, partial_of(p, s, n, kDim)[kDim]);
-    const float base = max == -INFINITY ? 0.0f : max;
-    float sum = 0;
-    float value = 0;
-    for (int s = 0; s < p.schedule.splits; ++s) {
-      const float* partial = partial_of(p, s, n, kDim);
-      const float weight = exp2f(partial[kDim] - base);
-      sum += weight * partial[kDim + 1];
-      value += weight * partial[dim];
-    }
-    store_out(p.out, out_element, (int64_t{tile.row(n)} * p.heads + tile.head(n)) * kDim + dim,
-              sum > 0 ? value / sum : 0.0f);
-    if (dim == 0) store_lse(p, tile, n, max, sum);
+  const int n = blockIdx.z;
+  if (n >= tile.queries) return;
+  const int splits = p.schedule.splits;
+  const auto max_of = [&](int split) { return partial_of(p, split, n, kDim)[kDim]; };
+  float max = -INFINITY;
+  for (int s = threadIdx.x; s < splits; s += kMergeThreads) max = fmaxf(max, max_of(s));
+  max = over_block(max, parts, [](float a, float b) { return fmaxf(a, b); });
+  const float base = max == -INFINITY ? 0.0f : max;
+  float sum = 0;
+  for (int s = threadIdx.x; s < splits; s += kMergeThreads) {
+    weights[s] = exp2f(max_of(s) - base);
+    sum += weights[s] * partial_of(p, s, n, kDim)[kDim + 1];
   }
+  sum = over_block(sum, parts, [](float a, float b) { return a + b; });
+  constexpr int kGroups = kMergeThreads / kDim;
+  const int dim = threadIdx.x % kDim;
+  float value = 0;
+#pragma unroll 4
+  for (int s = threadIdx.x / kDim; s < splits; s += kGroups)
+    value += weights[s] * partial_of(p, s, n, kDim)[dim];
+  parts[threadIdx.x] = value;
+  __syncthreads();
+  if (threadIdx.x >= kDim) return;
+  for (int group = 1; group < kGroups; ++group) value += parts[group * kDim + dim];
+  store_out(p.out, out_element, (int64_t{tile.row(n)} * p.heads + tile.head(n)) * kDim + dim,
+            sum > 0 ? value / sum : 0.0f);
+  if (dim == 0) store_lse(p, tile, n, max, sum);
 }
 
 template <KvType type, int kDim>
@@ -428,12 +457,9 @@ void launch(const StreamParameters& p, Element out_element, cudaStream_t stream)
   const auto tiles = static_cast<unsigned>(p.schedule.tiles.count);
   const auto heads = static_cast<unsigned>(p.layout.kv_heads * p.head_tiles);
   const dim3 grid(tiles, heads, static_cast<unsigned>(p.schedule.splits));
-  if (p.schedule.variant == 1) {
-    stream_kernel<type, kDim, 2><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
-  } else {
-    stream_kernel<type, kDim, kBlocksPerProcessor><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
-  }
-  if (p.schedule.splits > 1) merge_kernel<kDim><<<dim3(tiles, heads), 256, 0, stream>>>(p, out_element);
+  stream_kernel<type, kDim><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
+  if (p.schedule.splits == 1) return;
+  merge_kernel<kDim><<<dim3(tiles, heads, kStreamQueries), kMergeThreads, 0, stream>>>(p, out_element);
 }
 
 template <KvType type>
@@ -460,10 +486,10 @@ int stream_splits(const KvShape& shape, int heads, int tile_count, int most_refe
   constexpr int kProcessors = 132;
   const int blocks = tile_count * shape.kv_heads * head_tiles(shape, heads);
   if (blocks == 0) return 1;
-  const int wanted = kProcessors * kBlocksPerProcessor / blocks;
+  const int wanted = kProcessors * blocks_per_processor(shape.head_dim) / blocks;
   const int useful = (most_references + kWarps * kLeastPagesOfAWarp - 1) / (kWarps * kLeastPagesOfAWarp);
   const int splits = wanted < useful ? wanted : useful;
-  return splits < 1 ? 1 : splits;
+  return splits < 1 ? 1 : (splits < kMostSplits ? splits : kMostSplits);
 }
 
 size_t stream_workspace_bytes(const KvShape& shape, int heads, int tile_count, int splits) {
@@ -474,7 +500,12 @@ size_t stream_workspace_bytes(const KvShape& shape, int heads, int tile_count, i
 
 void attend_stream(const DeviceAttend& attend, const StreamSchedule& schedule, cudaStream_t stream) {
   if (schedule.tiles.count == 0) return;
-  StreamParameters p{page_layout(attend.shape), attend.plan, schedule, attend.shift_angles, attend.turned};
+  StreamParameters p{};
+  p.layout = page_layout(attend.shape);
+  p.plan = attend.plan;
+  p.schedule = schedule;
+  p.shift_angles = attend.shift_angles;
+  p.turned = attend.turned;
   p.out = attend.out.data;
   p.lse = attend.lse;
   p.layer = attend.layer;

@@ -27,7 +27,6 @@ constexpr int stream_tile_rows(int group) {
 struct StreamSchedule {
   TileList tiles;             // of at most stream_tile_rows() rows
   int splits = 1;             // parts that each tile's pages are cut into
-  int variant = 0;            // for the laboratory: 0 is the one that won
   float* partials = nullptr;  // stream_workspace_bytes(); unused with one split
 };
 

@@ -383,7 +383,12 @@ bool can_attend_wide(const KvShape& shape, int group) {
 
 void attend_wide(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
   if (tiles.count == 0) return;
-  WideParameters p{page_layout(attend.shape), attend.plan, tiles, attend.shift_angles, attend.turned};
+  WideParameters p{};
+  p.layout = page_layout(attend.shape);
+  p.plan = attend.plan;
+  p.tiles = tiles;
+  p.shift_angles = attend.shift_angles;
+  p.turned = attend.turned;
   p.out = attend.out.data;
   p.lse = attend.lse;
   p.layer = attend.layer;

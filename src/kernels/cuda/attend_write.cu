@@ -119,7 +119,9 @@ void make_angles(const RopeOnDevice& rope, const int32_t* positions, int count, 
 
 void turn_and_write(const DeviceAttend& attend, cudaStream_t stream) {
   if (attend.plan.rows == 0) return;
-  WriteParameters p{page_layout(attend.shape), attend.plan.writes};
+  WriteParameters p{};
+  p.layout = page_layout(attend.shape);
+  p.writes = attend.plan.writes;
   p.row_angles = attend.row_angles;
   p.write_angles = attend.write_angles;
   p.q = attend.q;
