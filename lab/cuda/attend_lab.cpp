@@ -2,12 +2,13 @@
 //
 //   attend_lab [decode|prefill|scattered|peaks ...] [--quick]
 //
-// Kernels: 1 rows (one warp a row and head; exact arithmetic, equal to the reference in the tests), 2 stream (tensor
-// cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 the same with wgmma. Every
-// case is checked against kernel 1 (norm of the difference over norm of the result) before it is timed. Bytes count each
-// page once a KV head and pass; floating point operations count causal pairs once. Times are medians of CUDA events;
-// passes rotate over layers whose pages together exceed the L2. The ceilings are measured in the same run: a large copy,
-// and cuBLASLt on random bf16. Nothing else may use the GPU meanwhile.
+// Kernels: 1 rows (one warp a row and head; exact arithmetic, equal to the reference in the tests), 2 stream
+// (tensor cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 the
+// same with wgmma. Every case is checked against kernel 1 (norm of the difference over norm of the result)
+// before it is timed. Bytes count each page once a KV head and pass; floating point operations count causal
+// pairs once. Times are medians of CUDA events; passes rotate over layers whose pages together exceed the L2.
+// The ceilings are measured in the same run: a large copy, and cuBLASLt on random bf16. Nothing else may use
+// the GPU meanwhile.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Kernel 4 of the laboratory: attend_wide with wgmma. Products read a page from shared memory once for 64 queries; while
-// the probabilities of one page are made, those of the next page's scores and of the last page's values are under way.
-// int8 pages become halves on their way to shared memory.
+// Kernel 4 of the laboratory: attend_wide with wgmma. Products read a page from shared memory once for 64
+// queries; while the probabilities of one page are made, those of the next page's scores and of the last
+// page's values are under way. int8 pages become halves on their way to shared memory.
 #include "cuda/attend_wide_wgmma.h"
 
 #include <cmath>
