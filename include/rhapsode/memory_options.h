@@ -110,6 +110,8 @@ struct AskOptions {
   // set aside (reported in Answer::self_check).
   double self_check = 0.01;
   ReadOrder order = ReadOrder::kSequential;
+  // The best passage stands first, where its stored KV is exact, instead of last, nearest to the question.
+  bool best_first = false;
   std::vector<int64_t> passages;  // read exactly these, in this order, instead of routing
   int max_tokens = 256;
   SamplingOptions sampling;

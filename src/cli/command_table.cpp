@@ -21,7 +21,8 @@ constexpr Command kCommands[] = {
      "rhapsode ask --policy full --no-cite --no-abstain \"What is a page?\"\n"
      "rhapsode ask --policy blend --blend-share 0.3 \"Which one is older?\"\n"
      "rhapsode ask --max-kl 0.1 --max-f1-loss 0.02 --self-check 0.1 \"Who led it?\"\n"
-     "rhapsode ask --policy blend --blend-selector attention \"Who wrote it?\"\n"
+     "rhapsode ask --policy blend --blend-selector first \"Who wrote it?\"\n"
+     "rhapsode ask --policy blend --best-first \"Who wrote it?\"\n"
      "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
      "rhapsode ask --json --stream - < question.txt",
      run_ask},

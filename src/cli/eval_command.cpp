@@ -78,6 +78,7 @@ class Evaluator {
     options.limit = settings.limit;
     options.memory = settings.memory.options.folder;
     options.passages = settings.memory.ask.most_passages;
+    options.best_first = settings.memory.ask.best_first;
     options.budget_tokens = settings.memory.ask.budget_tokens;
     // What `auto` would do for this model is what evaluations find out.
     options.policy =

@@ -140,10 +140,12 @@ Result<bool> Memory::Asking::choose() {
                       "none of the {} passages found fits a budget of {} tokens: raise --budget to some 640",
                       found.size(), options_.budget_tokens);
   }
-  // The best one last: nearest to the question.
-  std::reverse(reading_.passages.begin(), reading_.passages.end());
-  std::reverse(reading_.tokens.begin(), reading_.tokens.end());
-  std::reverse(reading_.kinds.begin(), reading_.kinds.end());
+  // Passages asked for by id keep the order they were given in, best last.
+  if (!options_.best_first || !options_.passages.empty()) {
+    std::reverse(reading_.passages.begin(), reading_.passages.end());
+    std::reverse(reading_.tokens.begin(), reading_.tokens.end());
+    std::reverse(reading_.kinds.begin(), reading_.kinds.end());
+  }
   answer_.usage.memory_tokens_read = reading_.memory_tokens;
   // A question within a conversation may name nothing itself ("and why?").
   const bool judged = options_.abstain && options_.passages.empty() && options_.history.empty();

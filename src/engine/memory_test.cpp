@@ -81,7 +81,8 @@ TEST_F(MemoryTest, ACopyUnderAMuchLongerNameIsReadAsTheOriginal) {
   fs::current_path(folder_ / "docs");
   relative.paths = {"a.txt"};
   add(*memory, relative);
-  const std::string far = "a-very-long-folder-name-that-takes-many-tokens/and-another-one-of-the-same-length/a.txt";
+  const std::string far =
+      "a-very-long-folder-name-that-takes-many-tokens/and-another-one-of-the-same-length/a.txt";
   write(far, paragraphs(60, "lamp"));
   relative.paths = {far};
   const AddReport report = add(*memory, relative);

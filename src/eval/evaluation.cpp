@@ -60,6 +60,7 @@ Json Evaluation::settings() const {
           {"distractors", options_.distractors >= 0 ? options_.distractors : task.distractors},
           {"policy", rhapsode::to_string(options_.policy)},
           {"passages", options_.passages},
+          {"best_first", options_.best_first},
           {"budget_tokens", options_.budget_tokens},
           {"max_tokens", task.max_tokens},
           {"recall_only", options_.recall_only},
@@ -134,6 +135,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
   request.policy = policy_of(context, options_);
   request.blend = {context.selector, context.percent / 100, options_.seed};
   request.most_passages = options_.passages;
+  request.best_first = options_.best_first;
   request.budget_tokens = options_.budget_tokens;
   request.max_tokens = question.answer_tokens > 0 ? question.answer_tokens : plan_.task().max_tokens;
   request.cite = plan_.task().cite;
@@ -143,7 +145,8 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
     request.places.emplace();
     for (const RankedPassage& passage : record.ranked) {
       if (static_cast<int>(request.places->size()) == options_.passages) break;
-      request.places->insert(request.places->begin(), passage.passage.span);  // best last
+      const auto at = options_.best_first ? request.places->end() : request.places->begin();
+      request.places->insert(at, passage.passage.span);
     }
   }
   if (request.places && request.places->empty()) {

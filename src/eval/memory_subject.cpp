@@ -157,6 +157,7 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.question = request.question;
   options.budget_tokens = request.budget_tokens;
   options.most_passages = request.most_passages;
+  options.best_first = request.best_first;
   options.max_tokens = request.max_tokens;
   options.cite = request.cite;
   options.abstain = false;

@@ -23,6 +23,7 @@ struct ReadRequest {
   ReadPolicy policy = ReadPolicy::kFull;  // how passages are read; never kAuto
   BlendOptions blend;
   std::optional<std::vector<Span>> places;  // in reading order, best last; unset: the memory routes
+  bool best_first = false;                  // when the memory routes
   int most_passages = 5;
   int budget_tokens = 2560;
   int max_tokens = 24;

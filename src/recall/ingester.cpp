@@ -85,8 +85,8 @@ std::string Ingester::recipe_of(const std::string& name) const {
   return std::string(kRecipe) + "; vocabulary " + vocabulary_id_ + "; " + ending;
 }
 
-// Headers hold a name, and where passages end depends on the header's length: bytes that are known already are cut
-// under the name that their content has.
+// Headers hold a name, and where passages end depends on the header's length: bytes that are known already
+// are cut under the name that their content has.
 Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const AddOptions& options) const {
   const uint64_t bytes = source.bytes.size();
   RH_TRY(const std::string hash, sha256_of(source.bytes));
