@@ -16,7 +16,7 @@ kernels::KvShape shape() {
 
 struct LongSequence {
   explicit LongSequence(int tokens)
-      : pool(store::PagePool::create(shape(), shape().block_bytes() * (tokens / 64 + 8)).value()),
+      : pool(store::PagePool::create(shape(), shape().block_bytes() * (2 * tokens / 64 + 8)).value()),
         sequence(*pool) {
     (void)sequence.reserve(tokens);
     sequence.commit(tokens);
@@ -46,6 +46,34 @@ void plan_of_one_decode_row(benchmark::State& state) {
   }
 }
 BENCHMARK(plan_of_one_decode_row)->Arg(1000)->Arg(8000)->Arg(32000);
+
+// A blend of five passages of `range` tokens, 15 % of them evaluated again, and a question of 30: everything
+// from adopting the pages to the validated plan.
+void plan_of_a_blend(benchmark::State& state) {
+  const int tokens = static_cast<int>(state.range(0));
+  LongSequence stored(tokens);
+  LongSequence reader(5 * tokens);  // only for its pool
+  std::vector<store::PagePin> pages;
+  for (int i = 0; i < stored.sequence.pages(); ++i) pages.push_back(stored.sequence.page(i).share());
+  std::vector<int32_t> left_out;
+  for (int token = 0; token < tokens; token += 7) left_out.push_back(token);
+  for (auto _ : state) {
+    Sequence sequence(*reader.pool);
+    std::vector<int32_t> positions;
+    for (int p = 0; p < 5; ++p) {
+      sequence.adopt_passage(pages, tokens, p * tokens, left_out);
+      for (const int32_t token : left_out) positions.push_back(p * tokens + token);
+    }
+    const int rows = static_cast<int>(positions.size()) + 30;
+    sequence.blend_tokens(std::move(positions));
+    if (!sequence.reserve(rows)) return state.SkipWithError("no room");
+    kernels::BatchPlan plan;
+    sequence.add_to_plan(rows, plan);
+    benchmark::DoNotOptimize(kernels::validate(plan, shape()).ok());
+  }
+  pages.clear();
+}
+BENCHMARK(plan_of_a_blend)->Arg(128)->Arg(512);
 
 void prefix_lookup(benchmark::State& state) {
   const int tokens = static_cast<int>(state.range(0));

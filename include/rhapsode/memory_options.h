@@ -87,9 +87,19 @@ struct SourceFilter {
   std::string as_of;                 // ISO 8601: what was current then; empty: now
 };
 
+// The second stage of routing: of what is found, the best `candidates` are judged by how likely each makes
+// the question, over stored KV. 0: no judging.
+struct JudgeOptions {
+  int candidates = 0;
+  // Candidates without stored KV are encoded until so much time has passed; the rest keep what finding gave
+  // them.
+  int deadline_ms = 2000;
+};
+
 struct SearchOptions {
   SourceFilter filter;
   int limit = 5;
+  JudgeOptions judge;
   bool latent = true;    // the model's own signal
   bool keywords = true;  // BM25
 };
@@ -100,6 +110,7 @@ struct AskOptions {
   std::vector<Message> history;  // earlier turns: user and assistant alternately
   int budget_tokens = 2560;      // of memory to read
   int most_passages = 5;         // 0: read nothing, answer from the question alone
+  JudgeOptions judge;
   ReadPolicy policy = ReadPolicy::kAuto;
   BlendOptions blend;  // under kBlend
   // Under kAuto the cheapest way of reading is taken whose measured distance from full attention is within

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ struct FoundPassage {
   double keywords = 0;
   double latent_z = 0;  // the same against a fixed sample of passages
   double keywords_z = 0;
+  std::optional<double> judged;  // nats that the passage adds to the question's likelihood; unset: not judged
 };
 
 struct Citation {

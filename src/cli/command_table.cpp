@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
      run_ask},
     {kSearch, "search", "QUESTION", 1, 1, "show the passages a question finds, with their scores",
      "rhapsode search \"retry policy\"\n"
+     "rhapsode search --judge 40 --judge-ms 5000 \"who approved it\"\n"
      "rhapsode search --limit 20 --no-latent --json \"ECONNRESET\"\n"
      "rhapsode search --no-keywords --source docs -v \"what if the disk is full\"",
      run_search},

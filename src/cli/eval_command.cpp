@@ -98,6 +98,9 @@ class Evaluator {
         fmt::format("{}-{}-{}-{}", task_.name, options_.pool, model_name_, task_.sha256.substr(0, 8));
     subject.whitening = settings_.memory.options.whitening;
     subject.instruction = task_.instruction;
+    // All of them are judged, however long it takes to read them.
+    subject.judge = {settings_.memory.ask.judge.candidates > 0 ? settings_.memory.ask.judge.candidates : 40,
+                     3600000};
     subject.documents = plan.needed_documents();
     subject.encode = options_.encode;
     subject.on_progress = [&](const AddProgress& progress) {

@@ -81,6 +81,7 @@ Json found_json(const FoundPassage& found) {
   json["score"] = number(found.score);
   json["latent"] = number(found.latent);
   json["keywords"] = number(found.keywords);
+  json["judged"] = found.judged ? number(*found.judged) : Json(nullptr);
   json["text"] = found.text;
   return json;
 }

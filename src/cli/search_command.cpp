@@ -21,6 +21,7 @@ Result<int> run_search(Invocation& invocation) {
   const Settings& settings = invocation.settings;
   Terminal& terminal = invocation.terminal;
   SearchOptions options = settings.memory.search;
+  options.judge = settings.memory.ask.judge;
   if (settings.limit > 0) options.limit = settings.limit;
   options.filter = settings.memory.filter;
   if (!options.latent && !options.keywords) {

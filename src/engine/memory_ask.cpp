@@ -56,6 +56,7 @@ Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ra
     passage.keywords = entry.keywords;
     passage.latent_z = entry.latent_z;
     passage.keywords_z = entry.keywords_z;
+    passage.judged = entry.judged;
     passages.push_back(std::move(passage));
   }
   return passages;
@@ -71,7 +72,7 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   route_options.count = options.limit;
   route_options.latent = options.latent;
   route_options.keywords = options.keywords;
-  RH_TRY(const recall::Route route, impl_->router->route(*impl_->catalog, question, route_options));
+  RH_TRY(const recall::Route route, impl_->route(question, route_options, options.judge));
   return impl_->found(route.ranked, selection);
 }
 
@@ -116,10 +117,10 @@ Result<bool> Memory::Asking::choose() {
     recall::RouteOptions route_options;
     route_options.selection = selection;
     route_options.count = options_.most_passages;
-    RH_TRY(route, memory_.router->route(*memory_.catalog, options_.question, route_options));
+    RH_TRY(route, memory_.route(options_.question, route_options, options_.judge));
     answer_.usage.probe_tokens += route.probe_tokens;
   } else {
-    for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0});
+    for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0, std::nullopt});
     std::reverse(route.ranked.begin(), route.ranked.end());
   }
   RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, selection));

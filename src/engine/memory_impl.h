@@ -74,6 +74,10 @@ struct Memory::Impl {
   // Looked up once: calibrating again takes effect when the memory is next opened.
   const engine::FoundVerdict& verdict();
   PassageInfo info_of(const store::PassageRow& row) const;
+  // The best passages for a question: found, then judged when asked for. Adds what was run through the model.
+  Result<recall::Route> route(const std::string& question, recall::RouteOptions options,
+                              const JudgeOptions& judge);
+  Status judge_candidates(const std::string& question, const JudgeOptions& options, recall::Route& route);
   Result<std::vector<FoundPassage>> found(std::span<const recall::Ranked> ranked,
                                           const store::Selection& selection);
 };

@@ -224,5 +224,52 @@ TEST_F(MemoryTest, AutoReadsAsTheVerdictAllows) {
   EXPECT_EQ(policy_with(0.05).policy, ReadPolicy::kPrefix);
 }
 
+// The number of a judge, by hand: the question's likelihood behind the passage and behind nothing.
+TEST_F(MemoryTest, JudgedPassagesCarryWhatTheyAddToTheQuestionsLikelihood) {
+  for (int i = 0; i < 6; ++i)
+    write("d" + std::to_string(i) + ".txt", paragraphs(5, "lamp" + std::to_string(i)));
+  auto memory = open();
+  add(*memory);
+  SearchOptions options;
+  options.limit = 3;
+  const auto found = memory->search("Where is lamp4?", options);
+  ASSERT_TRUE(found.ok());
+  for (const FoundPassage& passage : *found) EXPECT_FALSE(passage.judged);
+  options.judge.candidates = 6;
+  const auto judged = memory->search("Where is lamp4?", options);
+  ASSERT_TRUE(judged.ok()) << judged.error().message;
+  ASSERT_EQ(judged->size(), 3u);
+  double score = 1e9;
+  for (const FoundPassage& passage : *judged) {
+    ASSERT_TRUE(passage.judged);
+    EXPECT_TRUE(std::isfinite(*passage.judged));
+    EXPECT_LE(passage.score, score);
+    score = passage.score;
+  }
+  const auto again = memory->search("Where is lamp4?", options);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ((*again)[i].passage.id, (*judged)[i].passage.id);
+}
+
+TEST_F(MemoryTest, WhatCannotBeReadInTimeIsNotJudgedAndStillFound) {
+  for (int i = 0; i < 6; ++i)
+    write("d" + std::to_string(i) + ".txt", paragraphs(5, "lamp" + std::to_string(i)));
+  auto memory = open();
+  AddOptions index_only;
+  index_only.index_only = true;
+  add(*memory, index_only);
+  SearchOptions options;
+  options.limit = 6;
+  options.judge = {6, 0};
+  const auto found = memory->search("Where is lamp4?", options);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->size(), 6u);
+  for (const FoundPassage& passage : *found) EXPECT_FALSE(passage.judged);
+  options.judge.deadline_ms = 60000;
+  const auto read = memory->search("Where is lamp4?", options);
+  for (const FoundPassage& passage : *read) EXPECT_TRUE(passage.judged);
+  options.judge.candidates = -1;
+  EXPECT_EQ(memory->search("Where is lamp4?", options).error().kind, ErrorKind::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace rhapsode

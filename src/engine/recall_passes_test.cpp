@@ -8,6 +8,7 @@
 #include "engine/page_difference.h"
 #include "recall/citer.h"
 #include "recall/encoder.h"
+#include "recall/judge.h"
 #include "support/tiny_models.h"
 #include "text/logits.h"
 
@@ -195,6 +196,54 @@ TEST_F(RecallPasses, CitingMeasuresWhatTheAnswerLosesWithoutAPassage) {
     const double without = support.passage == 0 ? likelihood(false, true) : likelihood(true, false);
     EXPECT_NEAR(support.passage_nats, likelihood(true, true) - without, 1e-4);
   }
+}
+
+TEST_F(RecallPasses, JudgingIsTheGainOfTheQuestionsLikelihoodBehindAPassage) {
+  const std::vector<PassageTokens> tokens = {passage(100, 1), passage(70, 2)};
+  const auto encoded = encode(tokens);
+  std::vector<recall::Candidate> candidates;
+  for (int i = 0; i < 2; ++i)
+    candidates.push_back({encoded[i].pages, static_cast<int>(tokens[i].tokens.size())});
+  const std::string question = "Who stands in the hall of the lamp house?";
+  recall::LikelihoodJudge judge(*passes_, *encoder_, *frame_);
+  const auto scores = judge.scores(question, candidates);
+  ASSERT_TRUE(scores.ok()) << scores.error().message;
+  ASSERT_EQ(scores->size(), 2u);
+
+  // By hand: one prefill of prefix, passage and question.
+  const auto asked = *frame_->routing_question(question);
+  const auto [first, last] = recall::question_span(asked.size());
+  const auto likelihood = [&](const std::vector<int32_t>& read) {
+    std::vector<int32_t> rows = frame_->prefix();
+    rows.insert(rows.end(), read.begin(), read.end());
+    const auto begin = static_cast<int>(rows.size());
+    rows.insert(rows.end(), asked.begin(), asked.begin() + static_cast<int64_t>(last));
+    recall::Stream stream;
+    stream.tokens = rows;
+    stream.output_begin = begin + static_cast<int>(first) - 1;
+    stream.output_end = static_cast<int>(rows.size()) - 1;
+    double sum = 0;
+    const auto add = [&](int, int token, std::span<const float> logits) {
+      sum += *text::log_softmax_of(logits, rows[token + 1]);
+    };
+    EXPECT_TRUE(recall::feed(*passes_, std::span(&stream, 1), model::PassGoal::kLogits, add).ok());
+    return sum;
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NEAR((*scores)[i], likelihood(tokens[i].tokens) - likelihood({}), 1e-3) << i;
+  }
+}
+
+TEST(JudgeAgain, JoinsBothByTheirSpreadAndPutsTheUnjudgedAtTheMean) {
+  const auto ranked = [](int64_t id, double score, std::optional<double> judged) {
+    return recall::Ranked{id, score, 0, 0, 0, 0, judged};
+  };
+  std::vector<recall::Ranked> list = {ranked(1, 3, 0.0), ranked(2, 2, 4.0), ranked(3, 1, std::nullopt)};
+  recall::judge_again(list);
+  EXPECT_EQ(list[0].passage, 2);  // judged best by far
+  EXPECT_EQ(list[1].passage, 1);  // below the mean as judged, best as found
+  EXPECT_EQ(list[2].passage, 3);
+  EXPECT_NEAR(list[2].score, -0.5, 1e-12);
 }
 
 TEST_F(RecallPasses, TokenRangesFollowTheBytesOfTheText) {

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Context::Kind;
 
-constexpr std::array<const char*, 6> kKinds{"closed", "gold", "own", "routed", "bm25", "latent"};
+constexpr std::array<const char*, 7> kKinds{"closed", "gold", "own", "routed", "bm25", "latent", "judged"};
 constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
                                ReadPolicy::kReuse, ReadPolicy::kBlend};
 constexpr std::array kSelectors{BlendSelector::kAttention,      BlendSelector::kFirst,
@@ -97,8 +97,8 @@ Result<std::vector<Context>> parse_contexts(std::string_view names) {
     const std::optional<Context> context = context_named(name);
     if (!context) {
       return make_error(ErrorKind::kInvalidArgument,
-                        "'{}' is no context; there are closed, gold, full, reuse, routed, bm25, latent, and "
-                        "own, routed, bm25 or latent with how they are read: routed:prefix, "
+                        "'{}' is no context; there are closed, gold, full, reuse, routed, bm25, latent, "
+                        "judged, and own or a searched one with how they are read: routed:prefix, "
                         "own:blend=attention+first@15",
                         name);
     }

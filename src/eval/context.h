@@ -2,8 +2,9 @@
 //
 // Written KIND or KIND:READING. A kind is closed (nothing), gold (the evidence alone), own (the question's
 // own passages; full and reuse are short for own:full and own:reuse), or what a search finds: routed (all
-// signals), bm25 (keywords), latent (the model's own). A reading is full, prefix, reorder, reuse, or
-// blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". Plain values; threads: any.
+// signals), bm25 (keywords), latent (the model's own), judged (routed, its best judged again). A reading is
+// full, prefix, reorder, reuse, or blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". Plain
+// values; threads: any.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace rhapsode::eval {
 
 struct Context {
-  enum class Kind : uint8_t { kClosed, kGold, kOwn, kRouted, kBm25, kLatent };
+  enum class Kind : uint8_t { kClosed, kGold, kOwn, kRouted, kBm25, kLatent, kJudged };
 
   Kind kind = Kind::kClosed;
   // kAuto: as the evaluation's --policy says (searched kinds), or as text (closed, gold).

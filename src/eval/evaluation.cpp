@@ -15,6 +15,7 @@ constexpr int kMostScoredTokens = 12;
 
 Signal signal_of(const Context& context) {
   if (context.kind == Context::Kind::kBm25) return Signal::kKeywords;
+  if (context.kind == Context::Kind::kJudged) return Signal::kJudged;
   return context.kind == Context::Kind::kLatent ? Signal::kLatent : Signal::kFused;
 }
 
@@ -141,7 +142,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
   request.cite = plan_.task().cite;
   if (context.kind == Context::Kind::kGold) request.places = plan_.gold_places(question);
   if (context.kind == Context::Kind::kOwn) request.places = plan_.own_places(question);
-  if (context.kind == Context::Kind::kBm25 || context.kind == Context::Kind::kLatent) {
+  if (is_searched(context) && context.kind != Context::Kind::kRouted) {
     request.places.emplace();
     for (const RankedPassage& passage : record.ranked) {
       if (static_cast<int>(request.places->size()) == options_.passages) break;

@@ -53,6 +53,7 @@ DocumentFile document_file(const Document& document, int number) {
 Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& dataset,
                                                            MemorySubjectOptions options) {
   std::unique_ptr<MemorySubject> subject(new MemorySubject(dataset));
+  subject->judge_ = options.judge;
   RH_TRY(subject->engine_, Engine::open(options.engine));
   RH_TRY_STATUS(make_directories(options.folder / "documents"));
   MemoryOptions memory;
@@ -241,6 +242,7 @@ Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& questi
   options.limit = passages;
   options.latent = signal != Signal::kKeywords;
   options.keywords = signal != Signal::kLatent;
+  if (signal == Signal::kJudged) options.judge = judge_;
   RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, options));
   std::vector<PlacedPassage> ranked;
   for (const FoundPassage& one : found) {

@@ -26,6 +26,7 @@ struct MemorySubjectOptions {
   std::filesystem::path whitening;  // empty: the one shipped for the model
   std::string instruction;
   std::optional<KvStorage> stored_kv;  // unset: the engine's type
+  JudgeOptions judge;                  // of Signal::kJudged
   std::vector<int> documents;          // those to be held, by number
   bool encode = false;                 // store KV of all of them now
   std::function<bool(const AddProgress&)> on_progress;
@@ -59,6 +60,7 @@ class MemorySubject final : public Subject {
   Result<PlacedPassage> placed(const FoundPassage& found) const;
 
   const Dataset& dataset_;
+  JudgeOptions judge_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Memory> memory_;  // behind the engine, which it refers to
   SubjectInfo info_;

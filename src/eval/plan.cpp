@@ -13,12 +13,18 @@ namespace {
 // Neighbours looked at for each distractor wanted: many hold an answer and are passed over.
 constexpr size_t kCandidates = 200;
 
+// What a task's list of contexts must hold for one to be allowed.
+Context::Kind allowed_as(const Context& context) {
+  return context.kind == Context::Kind::kJudged ? Context::Kind::kRouted : context.kind;
+}
+
 Result<std::vector<Context>> chosen_contexts(const Task& task, const Options& options) {
   if (options.contexts.empty()) return task.default_contexts;
   RH_TRY(std::vector<Context> contexts, parse_contexts(options.contexts));
   for (const Context& context : contexts) {
-    const bool allowed_kind = std::any_of(task.contexts.begin(), task.contexts.end(),
-                                          [&](const Context& other) { return other.kind == context.kind; });
+    const bool allowed_kind =
+        std::any_of(task.contexts.begin(), task.contexts.end(),
+                    [&](const Context& other) { return other.kind == allowed_as(context); });
     if (!allowed_kind) {
       std::vector<std::string> allowed;
       for (const Context& other : task.contexts) allowed.emplace_back(to_string(other));

@@ -70,7 +70,7 @@ struct ScoredAnswer {
   }
 };
 
-enum class Signal : uint8_t { kFused, kKeywords, kLatent };
+enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged };
 
 struct SubjectInfo {
   std::string model;

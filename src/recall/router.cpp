@@ -150,7 +150,7 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
     RH_TRY(keywords, catalog.scores_by_terms(route.terms, ids));
   }
   for (size_t i = 0; i < ids.size(); ++i) {
-    Ranked ranked{ids[i], 0, options.latent ? latent[ids[i]] : 0, keywords[i], 0, 0};
+    Ranked ranked{ids[i], 0, options.latent ? latent[ids[i]] : 0, keywords[i], 0, 0, std::nullopt};
     if (options.latent) ranked.latent_z = latent_moments.z(ranked.latent);
     if (options.keywords) ranked.keywords_z = keyword_moments.z(ranked.keywords);
     ranked.score = ranked.latent_z + ranked.keywords_z;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ struct Ranked {
   double keywords = 0;
   double latent_z = 0;
   double keywords_z = 0;
+  std::optional<double> judged;  // by a judge (judge.h); then `score` holds both
 };
 
 // Of the tokens of PromptFrame::routing_question(), those that speak of the question: the first two
