@@ -1,5 +1,6 @@
 // How the chosen passages become context: placed, brought into memory, blended.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/asking.h"
 #include "engine/page_difference.h"
@@ -207,14 +208,14 @@ Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request reques
   return state;
 }
 
-// Passages are looked at in turn as answers read them, so that every share-th read is checked, whatever is
-// asked.
+// Every so-manieth passage read is checked, whatever is asked; where counting begins is drawn, so that programs that
+// ask once take their share too.
 Status Memory::Asking::check_self() {
   if (!reads_stored() || options_.self_check <= 0 || reading_.passages.empty()) return {};
   memory_.unchecked_reads +=
       std::min(options_.self_check, 1.0) * static_cast<double>(reading_.passages.size());
   if (memory_.unchecked_reads < 1) return {};
-  memory_.unchecked_reads = 0;
+  memory_.unchecked_reads -= std::floor(memory_.unchecked_reads);
   const size_t index = memory_.self_checks++ % reading_.passages.size();
   const PassageTokens& tokens = reading_.tokens[index];
   const uint64_t before = memory_.encoder->evaluated_tokens();

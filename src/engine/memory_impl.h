@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct Memory::Impl {
   std::unique_ptr<recall::Encoder> encoder;
   std::unique_ptr<recall::Router> router;
   std::unique_ptr<recall::KvTier> tier;
+  std::random_device random;
   uint64_t planned_tokens = 0;  // by the last plan()
   double unchecked_reads =
       0;  // passages read from stored KV since a self-check, times the share to be checked
