@@ -24,10 +24,14 @@ void Memory::Asking::choose_policy() {
     answer_.policy_reason = verdict.missing;
     return;
   }
+  std::vector<model::MeasuredReading> readings = verdict.readings;
+  if (options_.order == ReadOrder::kParallel) {
+    std::erase_if(readings, [](const auto& row) { return row.policy != to_string(ReadPolicy::kReuse); });
+  }
   const auto passages = std::max<int>(1, static_cast<int>(reading_.passages.size()));
-  engine::PolicyChoice choice = engine::choose_reading(
-      verdict.readings, {reading_.memory_tokens / passages, to_string(memory_.stored_kv), options_.max_kl,
-                         options_.max_f1_loss});
+  engine::PolicyChoice choice =
+      engine::choose_reading(readings, {reading_.memory_tokens / passages, to_string(memory_.stored_kv),
+                                        options_.max_kl, options_.max_f1_loss});
   answer_.policy = choice.policy;
   answer_.policy_reason = std::move(choice.reason);
   if (choice.policy == ReadPolicy::kBlend) blend_options_ = choice.blend;
@@ -208,8 +212,8 @@ Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request reques
   return state;
 }
 
-// Every so-manieth passage read is checked, whatever is asked; where counting begins is drawn, so that programs that
-// ask once take their share too.
+// Every so-manieth passage read is checked, whatever is asked; where counting begins is drawn, so that
+// programs that ask once take their share too.
 Status Memory::Asking::check_self() {
   if (!reads_stored() || options_.self_check <= 0 || reading_.passages.empty()) return {};
   memory_.unchecked_reads +=

@@ -222,6 +222,13 @@ TEST_F(MemoryTest, AutoReadsAsTheVerdictAllows) {
   EXPECT_EQ(closer.policy, ReadPolicy::kBlend);
   EXPECT_GT(closer.usage.recomputed_tokens, 0);
   EXPECT_EQ(policy_with(0.05).policy, ReadPolicy::kPrefix);
+  // Passages that share positions are reused or not, never blended.
+  auto memory = open();
+  AskOptions parallel = asking("Where is lamp1?", ReadPolicy::kAuto);
+  parallel.order = ReadOrder::kParallel;
+  EXPECT_EQ(ask(*memory, parallel).policy, ReadPolicy::kReuse);
+  parallel.max_kl = 0.2;
+  EXPECT_EQ(memory->ask(parallel).error().kind, ErrorKind::kInvalidArgument);
 }
 
 // The number of a judge, by hand: the question's likelihood behind the passage and behind nothing.
