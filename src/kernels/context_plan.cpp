@@ -128,6 +128,35 @@ Status validate_writes(const BatchPlan& plan, Fillings& fillings) {
   return {};
 }
 
+// What the visible slots of a page, one at least, say about their frame positions.
+struct Span {
+  int64_t lowest_frame = 0;
+  int64_t highest_frame = 0;
+  bool consecutive = true;
+};
+
+// Long contexts have thousands of pages a step: where the positions do count up, two of them tell all.
+Span span_of(const PageReference& reference, uint64_t visible) {
+  const auto& positions = reference.page->positions;
+  const int last = 63 - std::countl_zero(visible);
+  int32_t differing = 0;
+  for (int32_t slot = 0; slot <= last; ++slot) {
+    const auto distance = static_cast<uint32_t>(positions[static_cast<size_t>(slot)]) -
+                          static_cast<uint32_t>(positions[0]);  // wraps where bytes are hostile
+    differing |= static_cast<int32_t>(distance) ^ slot;
+  }
+  const auto at = [&](int slot) { return int64_t{positions[static_cast<size_t>(slot)]}; };
+  if (differing == 0 && at(0) <= at(last)) return {at(std::countr_zero(visible)), at(last), true};
+  Span span{at(last), at(last), true};
+  for (uint64_t rest = visible; rest != 0; rest &= rest - 1) {
+    const int slot = std::countr_zero(rest);
+    span.lowest_frame = std::min(span.lowest_frame, at(slot));
+    span.highest_frame = std::max(span.highest_frame, at(slot));
+    span.consecutive = span.consecutive && at(slot) - at(0) == slot;
+  }
+  return span;
+}
+
 // Finds the lowest position that one reference lets anybody see, or kMaxPosition + 1.
 Result<int64_t> first_visible(const PageReference& reference, int sequence, const Fillings& fillings) {
   const Page* page = reference.page;
@@ -151,23 +180,21 @@ Result<int64_t> first_visible(const PageReference& reference, int sequence, cons
         "context plan: sequence {} refers to slots {:#x} of a page of which only {:#x} are filled", sequence,
         reference.mask, filled);
   }
-  int64_t lowest = int64_t{kMaxPosition} + 1;
-  for (uint64_t rest = visible; rest != 0; rest &= rest - 1) {
-    const auto slot = static_cast<size_t>(std::countr_zero(rest));
-    const int64_t position = int64_t{reference.shift} + page->positions[slot];
-    if (!in_range(reference.shift) || !in_range(page->positions[slot]) || !in_range(position)) {
-      return make_error(ErrorKind::kTooLarge,
-                        "context plan: sequence {} places frame position {} at shift {}, beyond {}", sequence,
-                        page->positions[slot], reference.shift, kMaxPosition);
-    }
-    if (page->consecutive && page->positions[slot] - page->positions[0] != static_cast<int32_t>(slot)) {
-      return make_error(ErrorKind::kInvalidArgument,
-                        "context plan: a page that sequence {} reads calls itself consecutive and is not",
-                        sequence);
-    }
-    lowest = std::min(lowest, position);
+  if (visible == 0) return int64_t{kMaxPosition} + 1;
+  const Span span = span_of(reference, visible);
+  if (!in_range(reference.shift) || !in_range(span.lowest_frame) || !in_range(span.highest_frame) ||
+      !in_range(span.lowest_frame + reference.shift) || !in_range(span.highest_frame + reference.shift)) {
+    const bool low = span.lowest_frame + reference.shift < 0;
+    return make_error(ErrorKind::kTooLarge,
+                      "context plan: sequence {} places frame position {} at shift {}, beyond {}", sequence,
+                      low ? span.lowest_frame : span.highest_frame, reference.shift, kMaxPosition);
   }
-  return lowest;
+  if (page->consecutive && !span.consecutive) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "context plan: a page that sequence {} reads calls itself consecutive and is not",
+                      sequence);
+  }
+  return span.lowest_frame + reference.shift;
 }
 
 Status validate_list(const BatchPlan& plan, int s, std::span<const PageReference> references,
