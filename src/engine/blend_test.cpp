@@ -8,11 +8,8 @@
 #include <set>
 
 #include "base/sha256.h"
-#include "base/trace.h"
-#include "engine/engine_passes.h"
+#include "engine/passes_fixture.h"
 #include "recall/blender.h"
-#include "recall/encoder.h"
-#include "support/tiny_models.h"
 #include "text/sampler.h"
 
 namespace rhapsode {
@@ -22,37 +19,9 @@ using engine::Sequence;
 using kernels::kPageTokens;
 using recall::PassageTokens;
 
-class BlendTest : public ::testing::Test {
+class BlendTest : public PassesFixture {
  protected:
-  void SetUp() override { open(/*deterministic=*/false); }
-
-  void open(bool deterministic) {
-    RH_REQUIRE_TINY_MODEL(path, "qwen2-f32");
-    encoder_.reset();
-    encoded_.clear();
-    passes_.reset();
-    scheduler_.reset();
-    engine::RunnerOptions options;
-    options.model = options.vocabulary = path;
-    options.kv_type = kernels::KvType::kF32;
-    options.threads = 2;
-    options.deterministic = deterministic;
-    auto runner = engine::ModelRunner::open(options);
-    ASSERT_TRUE(runner.ok()) << runner.error().message;
-    pool_.reset();
-    runner_ = std::move(runner).value();
-    pool_ = store::PagePool::create(runner_->kv_shape(), 64 << 20).value();
-    scheduler_ = std::make_unique<engine::Scheduler>(*runner_, *pool_, tracer_, engine::SchedulerOptions{});
-    passes_ = std::make_unique<engine::EnginePasses>(*runner_, *scheduler_);
-    auto frame = recall::PromptFrame::make(runner_->shared_tokenizer(), nullptr, "Answer.");
-    ASSERT_TRUE(frame.ok()) << frame.error().message;
-    frame_ = std::make_unique<recall::PromptFrame>(std::move(frame).value());
-    encoder_ = std::make_unique<recall::Encoder>(*passes_, *frame_);
-  }
-  void TearDown() override {
-    encoder_.reset();
-    encoded_.clear();
-  }
+  void TearDown() override { encoded_.clear(); }
 
   static PassageTokens passage(int tokens, int seed) {
     PassageTokens passage;
@@ -75,7 +44,6 @@ class BlendTest : public ::testing::Test {
     }
     tail_position_ = position;
   }
-  int prefix_tokens() const { return static_cast<int>(frame_->prefix().size()); }
   recall::BlendContext context() {
     recall::BlendContext context;
     recall::add_references(*encoder_->prefix_pages(), prefix_tokens(), 0, context.prefix);
@@ -164,13 +132,6 @@ class BlendTest : public ::testing::Test {
     return hashes;
   }
 
-  Tracer tracer_;
-  std::unique_ptr<engine::ModelRunner> runner_;
-  std::unique_ptr<store::PagePool> pool_;
-  std::unique_ptr<engine::Scheduler> scheduler_;
-  std::unique_ptr<engine::EnginePasses> passes_;
-  std::unique_ptr<recall::PromptFrame> frame_;
-  std::unique_ptr<recall::Encoder> encoder_;
   std::vector<PassageTokens> texts_;
   std::vector<recall::Encoded> encoded_;
   std::vector<recall::BlendPassage> read_;
@@ -269,6 +230,7 @@ TEST_F(BlendTest, MassIsASumOfProbabilities) {
 
 // Rung 2 of the correctness ladder: recomputing every token is full attention over the same page cuts.
 TEST_F(BlendTest, BlendingEveryTokenIsFullAttentionByteForByte) {
+  encoded_.clear();
   open(/*deterministic=*/true);
   read({passage(50, 1), passage(70, 2), passage(30, 3), passage(65, 4)});
   std::vector<int32_t> documents;

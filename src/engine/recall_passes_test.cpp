@@ -3,13 +3,10 @@
 
 #include <cmath>
 
-#include "base/trace.h"
-#include "engine/engine_passes.h"
 #include "engine/page_difference.h"
+#include "engine/passes_fixture.h"
 #include "recall/citer.h"
-#include "recall/encoder.h"
 #include "recall/judge.h"
-#include "support/tiny_models.h"
 #include "text/logits.h"
 
 namespace rhapsode {
@@ -17,26 +14,8 @@ namespace {
 
 using recall::PassageTokens;
 
-class RecallPasses : public ::testing::Test {
+class RecallPasses : public PassesFixture {
  protected:
-  void SetUp() override {
-    RH_REQUIRE_TINY_MODEL(path, "qwen2-f32");
-    engine::RunnerOptions options;
-    options.model = options.vocabulary = path;
-    options.kv_type = kernels::KvType::kF32;
-    options.threads = 2;
-    auto runner = engine::ModelRunner::open(options);
-    ASSERT_TRUE(runner.ok()) << runner.error().message;
-    runner_ = std::move(runner).value();
-    pool_ = store::PagePool::create(runner_->kv_shape(), 64 << 20).value();
-    scheduler_ = std::make_unique<engine::Scheduler>(*runner_, *pool_, tracer_, engine::SchedulerOptions{});
-    passes_ = std::make_unique<engine::EnginePasses>(*runner_, *scheduler_);
-    auto frame = recall::PromptFrame::make(runner_->shared_tokenizer(), nullptr, "Answer.");
-    ASSERT_TRUE(frame.ok()) << frame.error().message;
-    frame_ = std::make_unique<recall::PromptFrame>(std::move(frame).value());
-    encoder_ = std::make_unique<recall::Encoder>(*passes_, *frame_);
-  }
-
   PassageTokens passage(int tokens, int seed) const {
     PassageTokens passage;
     for (int i = 0; i < tokens; ++i) passage.tokens.push_back(20 + (seed * 31 + i * 37) % 200);
@@ -52,14 +31,6 @@ class RecallPasses : public ::testing::Test {
   double difference(const recall::Encoded& a, const recall::Encoded& b, int tokens) const {
     return engine::page_difference(runner_->kv_shape(), a.pages, b.pages, tokens).value();
   }
-
-  Tracer tracer_;
-  std::unique_ptr<engine::ModelRunner> runner_;
-  std::unique_ptr<store::PagePool> pool_;
-  std::unique_ptr<engine::Scheduler> scheduler_;
-  std::unique_ptr<engine::EnginePasses> passes_;
-  std::unique_ptr<recall::PromptFrame> frame_;
-  std::unique_ptr<recall::Encoder> encoder_;
 };
 
 TEST_F(RecallPasses, PassagesEncodedTogetherEqualEachEncodedAlone) {
