@@ -78,12 +78,9 @@ def read_data(path, passages, words):
 
 
 class Reader:
-    """Our side: a process with one memory."""
-
-    name = "rhapsode"
+    """A process with one memory of ours."""
 
     def __init__(self, arguments, folder):
-        self.policy = arguments.policy
         self.process = subprocess.Popen(
             [arguments.reader, arguments.model, str(folder / "memory"), INSTRUCTION, str(arguments.threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=folder)
@@ -103,20 +100,30 @@ class Reader:
         self.process.stdin.flush()
         return self.read()
 
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+class Ours:
+    """Our side, under one policy."""
+
+    def __init__(self, reader, policy):
+        self.reader = reader
+        self.policy = policy
+        self.name = policy
+
     def ask(self, question, passages, max_tokens):
         command = {"ask": question, "passages": [p["id"] for p in passages], "policy": self.policy,
                    "max_tokens": max_tokens}
         begin = time.monotonic()
-        reply = self.call(command)
+        reply = self.reader.call(command)
         ttft = time.monotonic() - begin
         if reply.get("event") == "text":
-            reply = self.read()
-        return {"text": reply["text"], "ttft_s": ttft, "evaluated": reply["evaluated_tokens"],
-                "prompt": reply["prompt_tokens"], "policy": reply["policy"]}
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
+            reply = self.reader.read()
+        return {"text": reply["text"], "ttft_s": ttft,
+                "evaluated": reply["evaluated_tokens"] + reply["recomputed_tokens"],
+                "prompt": reply["prompt_tokens"]}
 
 
 class Server:
@@ -185,7 +192,7 @@ def ask_all(sides, questions, passages, arguments, output):
     for number, (question, answers, home) in enumerate(questions, 1):
         drawn = random.sample([p for p in passages if p is not home], arguments.drawn - 1) + [home]
         random.shuffle(drawn)
-        for side in sides if number % 2 else reversed(sides):
+        for side in sides if number % 2 else sides[::-1]:
             row = {"question": number, "side": side.name, **side.ask(question, drawn, arguments.max_tokens)}
             row["f1"] = token_f1(row["text"], answers)
             rows.append(row)
@@ -217,7 +224,7 @@ def parse_arguments():
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--output")
-    parser.add_argument("--policy", default="reuse")
+    parser.add_argument("--policies", default="reuse", help="of ours, each a side of its own: reuse,blend,prefix,full")
     parser.add_argument("--passages", type=int, default=20)
     parser.add_argument("--words", type=int, default=380)
     parser.add_argument("--questions", type=int, default=150)
@@ -253,7 +260,7 @@ def main():
         if len(passages) != len(data):
             sys.exit(f"{len(data)} texts became {len(passages)} passages: lower --words")
         before = reader.call({"stats": True})
-        sides = [reader]
+        sides = [Ours(reader, policy) for policy in arguments.policies.split(",")]
         if arguments.server:
             sides.append(Server(arguments))
             stack.callback(sides[-1].close)
@@ -270,8 +277,9 @@ def main():
         for side in sides:
             result[side.name] = summary_of([r for r in rows if r["side"] == side.name])
         if arguments.server:
-            ours, theirs = result["rhapsode"], result["llama-server"]
-            result["ttft_p50_ratio"] = round(theirs["ttft_p50_s"] / ours["ttft_p50_s"], 2)
+            for side in sides[:-1]:
+                ratio = result["llama-server"]["ttft_p50_s"] / result[side.name]["ttft_p50_s"]
+                result[side.name]["ttft_p50_ratio"] = round(ratio, 2)
         print(json.dumps(result, indent=2))
 
 

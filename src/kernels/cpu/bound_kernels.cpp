@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/kernel_choice.h"
@@ -28,6 +29,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kMostHeadDim = 256;
 constexpr int kGroupVectors = kKeyGroup / kLanes;
 constexpr int kHeadsAtOnce = 8;
+constexpr size_t kPagesAhead = 4;  // a page is scored in half the latency of memory or less
 // Vectors that hold one number of each group between them, at four groups a page.
 constexpr int kVectors = kLanes >= 4 ? 1 : 4 / kLanes;
 
@@ -164,9 +166,21 @@ void extend_queries(const ScoreTask& task, int32_t angle) {
   }
 }
 
-// Bounds of one page for kHeads heads from `head` on.
+// Adds up lanes four apart, which belong to the same group.
+template <class Tag, class Vector>
+HWY_INLINE void store_four(Tag tag, Vector sums, float* HWY_RESTRICT four) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(Tag()) > 4) {
+    const hn::Half<Tag> half;
+    return store_four(half, hn::Add(hn::LowerHalf(half, sums), hn::UpperHalf(half, sums)), four);
+  }
+#endif
+  hn::StoreU(sums, tag, four);
+}
+
+// Bounds of one page for kHeads heads from `head` on; asks for the row that is read a few pages later.
 template <int kHeads>
-HWY_INLINE void score_page(const ScoreTask& task, const uint16_t* HWY_RESTRICT row, const uint16_t* next,
+HWY_INLINE void score_page(const ScoreTask& task, const uint16_t* HWY_RESTRICT row, const uint16_t* later,
                            int head, float* HWY_RESTRICT scores) {
   const FloatTag f;
   const int groups = task.bounds->groups();
@@ -177,7 +191,7 @@ HWY_INLINE void score_page(const ScoreTask& task, const uint16_t* HWY_RESTRICT r
     for (Float& sum : head_sums) sum = hn::Zero(f);
   }
   for (int i = 0; i < elements; i += kVectors * kLanes) {
-    if (head == 0) hwy::Prefetch(next + i);
+    if (head == 0) hwy::Prefetch(later + i);
     for (int v = 0; v < kVectors; ++v) {
       const int at = i + v * kLanes;
       const Float bounds = load(F16(), row + at);
@@ -187,24 +201,24 @@ HWY_INLINE void score_page(const ScoreTask& task, const uint16_t* HWY_RESTRICT r
     }
   }
   for (int h = 0; h < kHeads; ++h) {
-    HWY_ALIGN float lanes[kVectors * kLanes];
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[h][v], f, lanes + v * kLanes);
+    float four[4];
+    for (int v = 0; v < kVectors; ++v) store_four(f, sums[h][v], four + v * kLanes);
     float* out = scores + (head + h) * task.stride;
-    for (int group = 0; group < groups; ++group) {
-      float sum = lanes[group];
-      for (int lane = group + groups; lane < kVectors * kLanes; lane += groups) sum += lanes[lane];
-      out[group] = std::isnan(sum) ? kInfinity : sum;
-    }
+    const float even = groups == 4 ? four[0] : four[0] + four[2];
+    const float odd = groups == 4 ? four[1] : four[1] + four[3];
+    out[0] = groups == 1 ? even + odd : even;
+    if (groups > 1) out[1] = odd;
+    if (groups > 2) std::copy_n(four + 2, 2, out + 2);
   }
 }
 
 template <int kHeads = kHeadsAtOnce>
-HWY_INLINE void score_heads(const ScoreTask& task, int heads, const uint16_t* row, const uint16_t* next,
+HWY_INLINE void score_heads(const ScoreTask& task, int heads, const uint16_t* row, const uint16_t* later,
                             int head, float* scores) {
   if constexpr (kHeads > 1) {
-    if (heads < kHeads) return score_heads<kHeads - 1>(task, heads, row, next, head, scores);
+    if (heads < kHeads) return score_heads<kHeads - 1>(task, heads, row, later, head, scores);
   }
-  score_page<kHeads>(task, row, next, head, scores);
+  score_page<kHeads>(task, row, later, head, scores);
 }
 
 void score(const ScoreTask& task) {
@@ -215,16 +229,21 @@ void score(const ScoreTask& task) {
   };
   for (size_t r = 0; r < task.references.size(); ++r) {
     const int32_t shift = task.references[r].reference.shift;
-    if (r == 0 || task.references[r - 1].reference.shift != shift) {
+    if (*task.extended != shift) {
       extend_queries(task, task.position - shift);
+      *task.extended = shift;
     }
     const uint16_t* row = row_of(r);
-    const uint16_t* next = row_of(std::min(r + 1, task.references.size() - 1));
+    const uint16_t* later = row_of(std::min(r + kPagesAhead, task.references.size() - 1));
     float* scores = task.scores + r * static_cast<size_t>(groups);
     for (int head = 0; head < task.heads; head += kHeadsAtOnce) {
-      score_heads(task, std::min(kHeadsAtOnce, task.heads - head), row, next, head, scores);
+      score_heads(task, std::min(kHeadsAtOnce, task.heads - head), row, later, head, scores);
     }
   }
+}
+
+HWY_INLINE Float defined(Float score) {
+  return hn::IfThenElse(hn::Eq(score, score), score, hn::Set(FloatTag(), kInfinity));
 }
 
 void value(const float* scores, int64_t stride, int heads, int count, float* HWY_RESTRICT out) {
@@ -242,15 +261,37 @@ void value(const float* scores, int64_t stride, int heads, int count, float* HWY
     const float base = hn::GetLane(hn::MaxOfLanes(f, largest));
     const Float drop = hn::Set(f, base == -kInfinity ? 0.0f : base);
     for (int i = 0; i < count; i += kLanes) {
-      hn::StoreU(hn::Max(hn::LoadU(f, out + i), hn::Sub(hn::LoadU(f, own + i), drop)), f, out + i);
+      const Float score = defined(hn::LoadU(f, own + i));
+      hn::StoreU(hn::Max(hn::LoadU(f, out + i), hn::Sub(score, drop)), f, out + i);
     }
+  }
+}
+
+void mark(const float* HWY_RESTRICT values, int count, float threshold, uint64_t* above, uint64_t* equal) {
+  const FloatTag f;
+  const Float limit = hn::Set(f, threshold);
+  for (int i = 0; i < count; i += 64) {
+    uint64_t words[2] = {};
+    for (int j = 0; j < 64 && i + j < count; j += kLanes) {
+      const Float value_of = hn::LoadU(f, values + i + j);
+      uint8_t bits[2][8] = {};
+      hn::StoreMaskBits(f, hn::Gt(value_of, limit), bits[0]);
+      hn::StoreMaskBits(f, hn::Eq(value_of, limit), bits[1]);
+      for (int k = 0; k < 2; ++k) {
+        uint64_t lanes = 0;
+        std::memcpy(&lanes, bits[k], sizeof(lanes));
+        words[k] |= lanes << j;
+      }
+    }
+    above[i / 64] = words[0];
+    equal[i / 64] = words[1];
   }
 }
 
 }  // namespace
 
 const BoundKernels* bound_kernels_of_target() {
-  static const BoundKernels kKernels{hwy::TargetName(HWY_TARGET), bound, score, value};
+  static const BoundKernels kKernels{hwy::TargetName(HWY_TARGET), bound, score, value, mark};
   return &kKernels;
 }
 

@@ -34,19 +34,26 @@ struct ScoreTask {
   int32_t position = 0;
   std::span<const ResolvedReference> references;
   float* rotated = nullptr;  // [head_dim] scratch
-  float* query = nullptr;    // [heads][row_elements] scratch: extended queries, as bounds lie in memory
-  // [head][reference][group], a head every `stride`; an undefined bound is +inf.
+  // [heads][row_elements], 64-byte aligned: extended queries, as bounds lie in memory. *extended says for
+  // which shift they have been made; kNotExtended: for none. Kept for the next run of the same heads.
+  float* query = nullptr;
+  int64_t* extended = nullptr;
+  // [head][reference][group], a head every `stride`; infinite keys may make NaN.
   float* scores = nullptr;
   int64_t stride = 0;
 };
+
+inline constexpr int64_t kNotExtended = INT64_MAX;
 
 struct BoundKernels {
   const char* target = "";
   void (*bound)(const BoundTask& task) = nullptr;
   void (*score)(const ScoreTask& task) = nullptr;
-  // value[i] = max over heads of scores[head][i] - (the head's largest finite score); +inf stays. `count` is
-  // a multiple of 16, scores without a meaning are -inf.
+  // value[i] = max over heads of scores[head][i] - (the head's largest finite score); +inf and NaN give
+  // +inf. `count` is a multiple of 16, scores without a meaning are -inf.
   void (*value)(const float* scores, int64_t stride, int heads, int count, float* value) = nullptr;
+  // Bit i of above and equal: values[i] > and == threshold. A word for every 64 of `count`, a multiple of 16.
+  void (*mark)(const float* values, int count, float threshold, uint64_t* above, uint64_t* equal) = nullptr;
 };
 
 const BoundKernels& bound_kernels();

@@ -1,9 +1,12 @@
 #include "kernels/cpu/page_selection.h"
 
+#include <hwy/aligned_allocator.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <functional>
 #include <limits>
+#include <utility>
 
 #include "kernels/cpu/bound_kernels.h"
 
@@ -13,6 +16,9 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 constexpr int kRunPages = 32;  // pages a thread scores before it asks for more
+// Values are grouped by exponent and two bits of their fraction: enough that few share a bucket.
+constexpr int kBucketShift = 21;
+constexpr size_t kBuckets = 1 << (31 - kBucketShift);
 
 // What a row at `position` sees of a reference, as a reference that shows exactly that.
 ResolvedReference narrowed(const ResolvedReference& resolved, int32_t position, int32_t window) {
@@ -21,6 +27,48 @@ ResolvedReference narrowed(const ResolvedReference& resolved, int32_t position, 
   seen.highest = std::min(seen.highest, position);
   if (window > 0 && !seen.reference.sink) seen.lowest = std::max(seen.lowest, position - window + 1);
   return seen;
+}
+
+// Groups above `value` are chosen, and the first `ties` of those at it.
+struct Threshold {
+  float value = kNothing;
+  int ties = 0;
+};
+
+using Counts = std::array<int, kBuckets>;
+
+// The value of the last group that has room. Values are never above 0, but for +inf: by the bits of their
+// magnitudes they order like unsigned numbers, the best first. One pass counts buckets, the rest is done
+// within the bucket that the last one falls into. `keys` is as long as `values`.
+Threshold find_threshold(std::span<const float> values, int room, std::span<uint32_t> keys, Counts& counts) {
+  counts.fill(0);
+  int seen = 0;
+  for (const float value : values) {
+    if (value == kNothing) continue;
+    const uint32_t key = value > 0 ? 0 : (std::bit_cast<uint32_t>(value) & 0x7fffffffu) + 1;
+    keys[static_cast<size_t>(seen++)] = key;
+    ++counts[key >> kBucketShift];
+  }
+  if (seen <= room) return {};
+  size_t bucket = 0;
+  int left = room;
+  while (counts[bucket] < left) left -= counts[bucket++];
+  const auto begin = keys.begin();
+  const auto end =
+      std::partition(begin, begin + seen, [&](uint32_t key) { return key >> kBucketShift == bucket; });
+  const auto last = begin + left - 1;
+  std::nth_element(begin, last, end);
+  const auto better = static_cast<int>(std::count_if(begin, last, [&](uint32_t key) { return key < *last; }));
+  return {*last == 0 ? -kNothing : -std::bit_cast<float>(*last - 1), left - better};
+}
+
+// Sets the first `count` set bits of `from` in `into`.
+void take_first(std::span<const uint64_t> from, int count, std::span<uint64_t> into) {
+  for (size_t i = 0; i < from.size() && count > 0; ++i) {
+    for (uint64_t rest = from[i]; rest != 0 && count > 0; rest &= rest - 1, --count) {
+      into[i] |= rest & -rest;
+    }
+  }
 }
 
 }  // namespace
@@ -44,9 +92,15 @@ struct PageSelector::Selection {
 
 struct PageSelector::ThreadMemory {
   std::vector<float> rotated;
-  std::vector<float> query;
+  hwy::AlignedFreeUniquePtr<float[]> query;
+  size_t query_size = 0;
+  int extended_heads = -1;  // whose extended queries `query` holds: selection * kv_heads + kv_head
+  int64_t extended_shift = kNotExtended;
   std::vector<float> value;  // of every group
-  std::vector<float> order;
+  std::vector<uint32_t> keys;
+  std::vector<uint64_t> above;  // bits of groups
+  std::vector<uint64_t> equal;
+  Counts counts;
 };
 
 PageSelector::PageSelector(const KvShape& shape, const SparseOptions& options)
@@ -135,10 +189,16 @@ void PageSelector::ready(int threads) {
   }
   for (const auto& memory : threads_) {
     memory->rotated.resize(static_cast<size_t>(shape_.head_dim));
-    memory->query.resize(static_cast<size_t>(most_heads) *
-                         static_cast<size_t>(options_.bounds.row_elements(shape_.head_dim)));
+    const auto elements = static_cast<size_t>(options_.bounds.row_elements(shape_.head_dim));
+    const size_t query_size = static_cast<size_t>(most_heads) * elements;
+    if (memory->query_size < query_size) {
+      memory->query = hwy::AllocateAligned<float>(query_size);
+      memory->query_size = query_size;
+    }
     memory->value.resize(most_groups);
-    memory->order.resize(most_groups);
+    memory->keys.resize(most_groups);
+    memory->above.resize(most_groups / 64 + 1);
+    memory->equal.resize(most_groups / 64 + 1);
   }
 }
 
@@ -174,14 +234,17 @@ void PageSelector::restart() {
 void PageSelector::select(const AttendSite& site, const float* q, int64_t q_stride,
                           std::span<const int> selections, int ith) {
   ThreadMemory& memory = *threads_[static_cast<size_t>(ith)];
+  memory.extended_heads = -1;
   int first = 0;  // item of the selection at hand
   int item = next_item_.fetch_add(1, std::memory_order_relaxed);
   for (const int index : selections) {
     Selection& selection = *selections_[static_cast<size_t>(index)];
     const int items = selection.runs * shape_.kv_heads;
     for (; item < first + items; item = next_item_.fetch_add(1, std::memory_order_relaxed)) {
-      score(selection, site, q + selection.row * q_stride, item - first, memory);
       const int kv_head = (item - first) / selection.runs;
+      const int heads = index * shape_.kv_heads + kv_head;
+      if (std::exchange(memory.extended_heads, heads) != heads) memory.extended_shift = kNotExtended;
+      score(selection, site, q + selection.row * q_stride, item - first, memory);
       const int unit = selection.units == 1 ? 0 : kv_head;
       auto& left = selection.runs_left[static_cast<size_t>(unit)];
       if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) choose(selection, unit, memory);
@@ -207,7 +270,8 @@ void PageSelector::score(Selection& selection, const AttendSite& site, const flo
   task.position = selection.position;
   task.references = std::span(selection.candidates).subspan(begin, count);
   task.rotated = memory.rotated.data();
-  task.query = memory.query.data();
+  task.query = memory.query.get();
+  task.extended = &memory.extended_shift;
   task.stride = selection.stride;
   task.scores = selection.scores.data() + int64_t{kv_head} * task.heads * task.stride +
                 static_cast<int64_t>(begin) * groups;
@@ -224,46 +288,42 @@ void PageSelector::score(Selection& selection, const AttendSite& site, const flo
 }
 
 void PageSelector::choose(Selection& selection, int unit, ThreadMemory& memory) {
-  const int heads = selection.heads / selection.units;
-  const int64_t stride = selection.stride;
-  float* value = memory.value.data();
-  if (selection.room == 0) return collect(selection, unit, 0.0f, 0, nullptr);
-  bound_kernels().value(selection.scores.data() + int64_t{unit} * heads * stride, stride, heads,
-                        selection.stride, value);
-  // The threshold is the value of the last group that has room, of which some may stay out.
-  const auto end = std::remove_copy(value, value + stride, memory.order.begin(), kNothing);
-  const auto seen = end - memory.order.begin();
-  if (seen <= selection.room) return collect(selection, unit, kNothing, 0, value);
-  const auto last = memory.order.begin() + selection.room - 1;
-  std::nth_element(memory.order.begin(), last, end, std::greater<>());
-  const float threshold = *last;
-  const auto above =
-      std::count_if(memory.order.begin(), last, [&](float other) { return other > threshold; });
-  collect(selection, unit, threshold, selection.room - static_cast<int>(above), value);
+  std::fill(memory.above.begin(), memory.above.end(), 0);
+  if (selection.room > 0) {
+    const int heads = selection.heads / selection.units;
+    const int64_t stride = selection.stride;
+    bound_kernels().value(selection.scores.data() + int64_t{unit} * heads * stride, stride, heads,
+                          selection.stride, memory.value.data());
+    const auto values = std::span<const float>(memory.value).first(static_cast<size_t>(selection.stride));
+    const Threshold threshold = find_threshold(values, selection.room, memory.keys, memory.counts);
+    std::fill(memory.equal.begin(), memory.equal.end(), 0);
+    bound_kernels().mark(memory.value.data(), selection.stride, threshold.value, memory.above.data(),
+                         memory.equal.data());
+    take_first(memory.equal, threshold.ties, memory.above);
+  }
+  collect(selection, unit, memory.above);
 }
 
-// The references that show groups above the threshold, the first `ties` groups at it, and what is always
-// read.
-void PageSelector::collect(Selection& selection, int unit, float threshold, int ties, const float* value) {
-  const int groups = options_.bounds.groups();
+// The references that show the groups of `taken`, and what is always read.
+void PageSelector::collect(Selection& selection, int unit, std::span<const uint64_t> taken) {
+  const auto groups = static_cast<size_t>(options_.bounds.groups());
   auto& chosen = selection.chosen[static_cast<size_t>(unit)];
   chosen.clear();
+  size_t candidate = 0;
   for (size_t i = 0; i < selection.seen.size(); ++i) {
     if (selection.always[i]) {
       chosen.push_back(selection.seen[i]);
       continue;
     }
-    if (value == nullptr) continue;
+    const size_t bit = groups * candidate++;  // the groups of a page never cross a word
+    uint64_t of_page = taken[bit / 64] >> bit % 64 & ((1ull << groups) - 1);
+    if (of_page == 0) continue;
     uint64_t slots = 0;
-    for (int group = 0; group < groups; ++group, ++value) {
-      const bool tied = *value == threshold && ties > 0;
-      if (tied) --ties;
-      if (*value > threshold || tied) slots |= group_mask(options_.bounds, group);
+    for (; of_page != 0; of_page &= of_page - 1) {
+      slots |= group_mask(options_.bounds, std::countr_zero(of_page));
     }
-    slots &= selection.seen[i].reference.mask;
-    if (slots == 0) continue;
     chosen.push_back(selection.seen[i]);
-    chosen.back().reference.mask = slots;
+    chosen.back().reference.mask &= slots;
   }
 }
 

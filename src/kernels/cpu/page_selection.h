@@ -49,7 +49,7 @@ class PageSelector {
   struct ThreadMemory;
   void score(Selection& selection, const AttendSite& site, const float* q, int item, ThreadMemory& memory);
   void choose(Selection& selection, int unit, ThreadMemory& memory);
-  void collect(Selection& selection, int unit, float threshold, int ties, const float* value);
+  void collect(Selection& selection, int unit, std::span<const uint64_t> taken);
 
   KvShape shape_;
   SparseOptions options_;

@@ -289,6 +289,20 @@ TEST(PageSelection, FindsTheOnePageThatMatters) {
   EXPECT_TRUE(haystack.reads(haystack.page(1)));
 }
 
+TEST(PageSelection, TiesGoToTheEarlierPage) {
+  for (const bool infinite : {false, true}) {
+    Random random(11);
+    Haystack haystack(random);
+    const KvShape& shape = haystack.world.shape;
+    Page* first = haystack.page(1);
+    if (infinite) reinterpret_cast<uint16_t*>(page_head(shape, *first, 0, 0).k)[0] = 0x7c00;
+    for (int i = 2; i < 10; ++i) std::copy_n(first->data, shape.block_bytes(), haystack.page(i)->data);
+    EXPECT_TRUE(haystack.reads(haystack.page(1)));
+    EXPECT_TRUE(haystack.reads(haystack.page(2)));
+    for (int i = 3; i < 10; ++i) EXPECT_FALSE(haystack.reads(haystack.page(i))) << i;
+  }
+}
+
 TEST(PageSelection, BoundsAreMadeOnceAndAgainOnlyAfterAWrite) {
   Random random(8);
   Haystack haystack(random);
