@@ -1,7 +1,8 @@
 // What block-sparse decode gains and loses on real text: speed and agreement with full attention.
 //
 //   sparse_decode MODEL TEXT... [--context 32000] [--steps 200] [--budgets 512,1024,...] [--groups 16,64]
-//                 [--bounds box,ball] [--scopes head,layer] [--batch 1] [--begin 0] [--threads 2] [--json]
+//                 [--bounds mean,box,ball] [--scopes head,layer] [--batch 1] [--begin 0]
+//                 [--threads 2] [--json]
 //
 // The TEXTs, one after another, are tokenised; `context` tokens from --begin on are prefilled once, in full.
 // Then every setting decodes the following `steps` tokens of the text, teacher-forced, on its own fork, and
@@ -38,7 +39,7 @@ struct Arguments {
   int steps = 200;
   std::vector<int> budgets{512, 1024, 2048, 4096, 8192};
   std::vector<int> groups{16, 64};
-  std::vector<std::string> bounds{"box", "ball"};
+  std::vector<std::string> bounds{"mean", "box", "ball"};
   std::vector<std::string> scopes{"head", "layer"};
   int batch = 1;
   int begin = 0;
@@ -246,6 +247,13 @@ void print(const Arguments& arguments, const kernels::SparseOptions& sparse, int
   std::fflush(stdout);
 }
 
+kernels::BoundKind kind_of(const std::string& name) {
+  for (const auto kind : {kernels::BoundKind::kBox, kernels::BoundKind::kBall}) {
+    if (name == kernels::to_string(kind)) return kind;
+  }
+  return kernels::BoundKind::kMean;
+}
+
 Status run(const Arguments& arguments) {
   if (arguments.context % kernels::kPageTokens != 0) {
     return make_error(ErrorKind::kInvalidArgument, "--context must be a multiple of {}",
@@ -261,7 +269,7 @@ Status run(const Arguments& arguments) {
       for (const std::string& scope : arguments.scopes) {
         for (const int budget : arguments.budgets) {
           kernels::SparseOptions sparse;
-          sparse.bounds = {kind == "box" ? kernels::BoundKind::kBox : kernels::BoundKind::kBall, group};
+          sparse.bounds = {kind_of(kind), group};
           sparse.scope = scope == "head" ? kernels::SelectionScope::kKvHead : kernels::SelectionScope::kLayer;
           RH_TRY(const Outcome outcome, measurement.measure(sparse, budget));
           print(arguments, sparse, budget, outcome);
@@ -281,7 +289,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_option("--budgets", arguments.budgets)->delimiter(',');
   app.add_option("--groups", arguments.groups)->delimiter(',')->check(CLI::IsMember({16, 32, 64}));
-  app.add_option("--bounds", arguments.bounds)->delimiter(',')->check(CLI::IsMember({"box", "ball"}));
+  app.add_option("--bounds", arguments.bounds)->delimiter(',')->check(CLI::IsMember({"mean", "box", "ball"}));
   app.add_option("--scopes", arguments.scopes)->delimiter(',')->check(CLI::IsMember({"head", "layer"}));
   app.add_option("--batch", arguments.batch)->check(CLI::PositiveNumber);
   app.add_option("--begin", arguments.begin)->check(CLI::NonNegativeNumber);

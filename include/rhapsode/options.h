@@ -31,15 +31,16 @@ struct AdapterOptions {
 // by bounds on the attention scores of small groups of tokens. Approximate, and said so in
 // Usage::sparse_tokens; exact while a context is within the budget. Prefill always reads everything.
 enum class KeyBounds : uint8_t {
-  kBox,   // smallest and largest key in each dimension: tighter
-  kBall,  // mean and radius: half the memory and the work
+  kMean,  // mean key, and a quarter of the extent in each dimension: an estimate, which chooses best
+  kBox,   // smallest and largest key in each dimension: a bound
+  kBall,  // mean and radius: a loose bound in half the memory and work
 };
 
 struct SparseDecodeOptions {
   int budget_tokens = 0;  // most tokens a step reads in each layer and KV head, at least 256; 0: all
   int group_tokens =
       16;  // tokens under one bound, read together: 16, 32 or 64. Smaller finds more, costs more
-  KeyBounds bounds = KeyBounds::kBox;
+  KeyBounds bounds = KeyBounds::kMean;
   bool per_layer = false;  // all KV heads of a layer read the same tokens, instead of each its own
 };
 

@@ -274,7 +274,8 @@ constexpr OptionSpec kOptions[] = {
      "tokens that --decode-budget weighs and reads together: 16, 32 or 64",
      [](Settings& s) -> Slot { return &s.engine.sparse_decode.group_tokens; }},
     {"decode-bounds", 0, "KIND", OptionGroup::kEngine, kRunsModel, kAny,
-     "how --decode-budget weighs them: box (smallest and largest keys) or ball (mean and radius: cheaper)",
+     "how --decode-budget weighs them: mean (mean key and extent), box (smallest and largest keys) or ball "
+     "(mean and radius: cheaper)",
      [](Settings& s) -> Slot { return &s.engine.sparse_decode.bounds; }},
     {"decode-per-layer", 0, "", OptionGroup::kEngine, kRunsModel, kAny,
      "let all heads of a layer read the same tokens under --decode-budget",

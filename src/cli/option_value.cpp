@@ -37,7 +37,8 @@ constexpr std::array<Choice<BlendSelector>, 6> kSelectors{
 constexpr std::array<Choice<ReadOrder>, 2> kOrders{
     {{"sequential", ReadOrder::kSequential}, {"parallel", ReadOrder::kParallel}}};
 
-constexpr std::array<Choice<KeyBounds>, 2> kKeyBounds{{{"box", KeyBounds::kBox}, {"ball", KeyBounds::kBall}}};
+constexpr std::array<Choice<KeyBounds>, 3> kKeyBounds{
+    {{"mean", KeyBounds::kMean}, {"box", KeyBounds::kBox}, {"ball", KeyBounds::kBall}}};
 
 constexpr auto& choices_of(KeyBounds) {
   return kKeyBounds;

@@ -283,7 +283,7 @@ TEST_F(EngineTest, SparseDecodeIsExactWithinItsBudgetAndSaysSoBeyond) {
 
 TEST_F(EngineTest, SparseDecodeTakesEveryKindOfBoundAndManyRequestsAtOnce) {
   options_.context_tokens = 2048;
-  for (const KeyBounds bounds : {KeyBounds::kBox, KeyBounds::kBall}) {
+  for (const KeyBounds bounds : {KeyBounds::kMean, KeyBounds::kBox, KeyBounds::kBall}) {
     for (const int group : {16, 32, 64}) {
       options_.sparse_decode = {256, group, bounds, group == 32};
       auto engine = open();

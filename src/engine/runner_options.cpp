@@ -7,6 +7,18 @@ namespace rhapsode::engine {
 
 namespace {
 
+kernels::BoundKind bound_of(KeyBounds bounds) {
+  switch (bounds) {
+    case KeyBounds::kMean:
+      return kernels::BoundKind::kMean;
+    case KeyBounds::kBox:
+      return kernels::BoundKind::kBox;
+    case KeyBounds::kBall:
+      return kernels::BoundKind::kBall;
+  }
+  return kernels::BoundKind::kMean;
+}
+
 // The shipped file, its BF16 copy in the cache folder, or both.
 Status choose_weights(const EngineOptions& options, RunnerOptions& runner) {
   runner.model = runner.vocabulary = options.model;
@@ -48,10 +60,9 @@ kernels::KvType kv_type_of(KvStorage storage) {
 }
 
 kernels::SparseOptions sparse_of(const SparseDecodeOptions& options) {
-  using kernels::BoundKind;
   using kernels::SelectionScope;
   kernels::SparseOptions sparse;
-  sparse.bounds.kind = options.bounds == KeyBounds::kBox ? BoundKind::kBox : BoundKind::kBall;
+  sparse.bounds.kind = bound_of(options.bounds);
   sparse.bounds.group_slots = options.group_tokens;
   sparse.scope = options.per_layer ? SelectionScope::kLayer : SelectionScope::kKvHead;
   return sparse;

@@ -5,7 +5,15 @@
 namespace rhapsode::kernels {
 
 const char* to_string(BoundKind kind) {
-  return kind == BoundKind::kBox ? "box" : "ball";
+  switch (kind) {
+    case BoundKind::kBox:
+      return "box";
+    case BoundKind::kBall:
+      return "ball";
+    case BoundKind::kMean:
+      return "mean";
+  }
+  return "unknown";
 }
 
 std::vector<bool> always_read(std::span<const PageReference> references, std::span<const uint64_t> visible,

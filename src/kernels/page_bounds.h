@@ -5,6 +5,9 @@
 //   box    c, r: centre of and half the distance between the smallest and the largest key in each dimension;
 //          e(q) = |q| by dimension. The bound of Quest's minima and maxima (arXiv 2406.10774).
 //   ball   c: mean of the keys; r: the largest distance of a key from c, one number; e(q) = ||q||.
+//   mean   c: mean of the keys, r: the largest distance in each dimension. |q| . r / 4 is added instead of
+//   |q| . r:
+//          an estimate of a good score, not a bound. It chooses better than either (docs/results.md).
 // So a bound is one dot product of the extended query (q, e(q)) with a stored row (c, r). Rows are float16; r
 // is rounded up, and measured from the rounded c, so the inequality holds exactly. A page's rows of one head
 // lie side by side, [width][groups], padded with zeros to whole vectors; heads and layers follow one another.
@@ -28,7 +31,7 @@ namespace rhapsode::kernels {
 
 struct AttendSite;
 
-enum class BoundKind : uint8_t { kBox, kBall };
+enum class BoundKind : uint8_t { kBox, kBall, kMean };
 
 const char* to_string(BoundKind kind);
 
@@ -37,7 +40,8 @@ struct BoundsShape {
   int group_slots = kKeyGroup;  // slots under one bound, read together: 16, 32 or 64
 
   int groups() const { return kPageTokens / group_slots; }
-  int width(int head_dim) const { return kind == BoundKind::kBox ? 2 * head_dim : head_dim + 1; }
+  int width(int head_dim) const { return kind == BoundKind::kBall ? head_dim + 1 : 2 * head_dim; }
+  float radius_weight() const { return kind == BoundKind::kMean ? 0.25f : 1.0f; }
   // float16 numbers of one head of one page: a multiple of 16.
   int row_elements(int head_dim) const { return (width(head_dim) * groups() + 15) / 16 * 16; }
   size_t head_bytes(const KvShape& shape) const {

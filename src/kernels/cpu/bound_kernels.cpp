@@ -99,6 +99,7 @@ void bound_group(const BoundTask& task, const PageHeadView& view, int group, uin
   const int begin = group * task.bounds->group_slots;
   const int end = std::min(task.slots, begin + task.bounds->group_slots);
   const bool box = task.bounds->kind == BoundKind::kBox;
+  const bool ball = task.bounds->kind == BoundKind::kBall;
   // An int8 key is a product, rounded here.
   const double rounding = view.k_scale ? 0x1p-23 : 0.0;
   float centre[kMostHeadDim];
@@ -111,11 +112,11 @@ void bound_group(const BoundTask& task, const PageHeadView& view, int group, uin
     centre[i] = f16_to_f32(stored);
     const double largest = std::max(std::abs(double{extent.low}), std::abs(double{extent.high}));
     size = std::max(size, largest);
-    if (!box) continue;
+    if (ball) continue;
     const double reach = std::max(double{extent.high} - centre[i], double{centre[i]} - extent.low);
     row[(d + i) * groups + group] = f16_at_least(reach + largest * rounding);
   }
-  if (box) return;
+  if (!ball) return;
   const double radius = std::sqrt(double{largest_square<Type>(task, view, begin, end, centre)});
   row[d * groups + group] = f16_at_least(radius * (1.0 + d * 0x1p-22) + size * std::sqrt(d) * rounding);
 }
@@ -149,6 +150,8 @@ void extend_queries(const ScoreTask& task, int32_t angle) {
   const int d = task.shape->head_dim;
   const int groups = task.bounds->groups();
   const int elements = task.bounds->row_elements(d);
+  const bool ball = task.bounds->kind == BoundKind::kBall;
+  const float weight = task.bounds->radius_weight();
   for (int head = 0; head < task.heads; ++head) {
     rotate_head(*task.site->rope, task.q + head * d, d, angle, task.site->scale, task.rotated);
     float* query = task.query + head * elements;
@@ -157,10 +160,9 @@ void extend_queries(const ScoreTask& task, int32_t angle) {
       const float value = task.rotated[i];
       square += value * value;
       std::fill_n(query + i * groups, groups, value);
-      if (task.bounds->kind == BoundKind::kBox)
-        std::fill_n(query + (d + i) * groups, groups, std::abs(value));
+      if (!ball) std::fill_n(query + (d + i) * groups, groups, weight * std::abs(value));
     }
-    if (task.bounds->kind == BoundKind::kBox) continue;
+    if (!ball) continue;
     std::fill(query + d * groups, query + elements, 0.0f);
     std::fill_n(query + d * groups, groups, std::sqrt(square));
   }

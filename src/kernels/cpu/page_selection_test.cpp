@@ -30,7 +30,8 @@ constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::
 SparseOptions random_options(Random& random) {
   const int slots[] = {16, 32, 64};
   SparseOptions options;
-  options.bounds.kind = uniform(random, 0, 1) ? BoundKind::kBox : BoundKind::kBall;
+  constexpr BoundKind kKinds[] = {BoundKind::kBox, BoundKind::kBall, BoundKind::kMean};
+  options.bounds.kind = kKinds[uniform(random, 0, 2)];
   options.bounds.group_slots = slots[uniform(random, 0, 2)];
   options.scope = uniform(random, 0, 1) ? SelectionScope::kKvHead : SelectionScope::kLayer;
   return options;

@@ -22,6 +22,7 @@ void bound_group(const BoundsShape& bounds, const std::vector<Row>& keys, int gr
   const size_t d = keys.empty() ? 0 : keys.front().size();
   const auto groups = static_cast<size_t>(bounds.groups());
   const auto at = [&](size_t index) -> uint16_t& { return row[index * groups + static_cast<size_t>(group)]; };
+  const bool ball = bounds.kind == BoundKind::kBall;
   double radius = 0.0;
   Row centre(d);
   for (size_t i = 0; i < d; ++i) {
@@ -36,9 +37,9 @@ void bound_group(const BoundsShape& bounds, const std::vector<Row>& keys, int gr
     const bool box = bounds.kind == BoundKind::kBox;
     at(i) = f32_to_f16(static_cast<float>(box ? (low + high) / 2 : sum / static_cast<double>(keys.size())));
     centre[i] = f16_to_f32(at(i));
-    if (box) at(d + i) = f16_at_least(std::max(high - centre[i], centre[i] - low));
+    if (!ball) at(d + i) = f16_at_least(std::max(high - centre[i], centre[i] - low));
   }
-  if (bounds.kind == BoundKind::kBox) return;
+  if (!ball) return;
   for (const Row& key : keys) {
     double square = 0.0;
     for (size_t i = 0; i < d; ++i) square += (key[i] - centre[i]) * (key[i] - centre[i]);
@@ -118,15 +119,16 @@ double score_bound(const KvShape& shape, const BoundsShape& bounds, const uint16
   const auto at = [&](int index) {
     return static_cast<double>(f16_to_f32(row[index * bounds.groups() + group]));
   };
+  const bool ball = bounds.kind == BoundKind::kBall;
   double bound = 0.0;
   double square = 0.0;
   for (int i = 0; i < d; ++i) {
     const double query = q[static_cast<size_t>(i)];
     bound += query * at(i);
-    if (bounds.kind == BoundKind::kBox) bound += std::abs(query) * at(d + i);
+    if (!ball) bound += bounds.radius_weight() * std::abs(query) * at(d + i);
     square += query * query;
   }
-  return bounds.kind == BoundKind::kBox ? bound : bound + std::sqrt(square) * at(d);
+  return ball ? bound + std::sqrt(square) * at(d) : bound;
 }
 
 std::vector<std::vector<PageReference>> select(const KvShape& shape, const SparseOptions& options,
