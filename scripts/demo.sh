@@ -9,7 +9,7 @@ memory=build/demo-memory
 questions=(
   'How many tokens of keys does a page keep?'
   'Which compression do the stored texts use?'
-  'To how many bytes are KV extents aligned?'
+  'Which library is used for SIMD?'
 )
 need_writable "$RHAPSODE_HOME"
 build/rhapsode pull "$model"

@@ -30,7 +30,7 @@ The cache is filled on the first read.
 HOURS = "Das Rathaus öffnet um neun. 市役所は九時に開きます。\n"
 
 PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "page", "tokens", "header", "tier"]
-FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "text"]
+FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "judged", "text"]
 ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "finish",
                  "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
