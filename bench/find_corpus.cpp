@@ -1,10 +1,13 @@
 #include "find_corpus.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <map>
 
 namespace rhapsode::bench {
 namespace {
@@ -59,7 +62,84 @@ class Reader {
   std::ifstream in_;
 };
 
+uint64_t mixed(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// A word whose bits are 1 with the probability `share` / 256.
+uint64_t random_bits(unsigned share, uint64_t& state) {
+  uint64_t word = 0;
+  for (int bit = 0; bit < 8; ++bit) {
+    const uint64_t random = mixed(state++);
+    word = (share >> bit & 1) != 0 ? word | random : word & random;
+  }
+  return word;
+}
+
 }  // namespace
+
+SourceSpread measure_spread(const FindCorpus& corpus) {
+  const auto words = static_cast<size_t>(corpus.words());
+  std::map<int32_t, std::vector<size_t>> sources;
+  size_t chunk = 0;
+  for (const CorpusPassage& passage : corpus.passages) {
+    for (int32_t c = 0; c < passage.chunks; ++c) sources[passage.content].push_back(chunk++);
+  }
+  SourceSpread spread;
+  int64_t chunks = 0;
+  for (const auto& [source, own] : sources) {
+    if (own.size() < 20 || chunks > 4000) continue;
+    for (const size_t a : own) {
+      double best = -1.0;
+      double sum = 0.0;
+      for (const size_t b : own) {
+        if (a == b) continue;
+        int different = 0;
+        for (size_t w = 0; w < words; ++w) {
+          different += std::popcount(corpus.codes[a * words + w] ^ corpus.codes[b * words + w]);
+        }
+        const double dot = 1.0 - 2.0 * different / corpus.dimensions;
+        best = std::max(best, dot);
+        sum += dot;
+      }
+      spread.nearest += best;
+      spread.mean += sum / static_cast<double>(own.size() - 1);
+      ++chunks;
+    }
+  }
+  spread.nearest /= static_cast<double>(std::max<int64_t>(chunks, 1));
+  spread.mean /= static_cast<double>(std::max<int64_t>(chunks, 1));
+  return spread;
+}
+
+void append(FindCorpus& corpus, const FindCorpus& more) {
+  corpus.dimensions = more.dimensions;
+  corpus.passages.insert(corpus.passages.end(), more.passages.begin(), more.passages.end());
+  corpus.codes.insert(corpus.codes.end(), more.codes.begin(), more.codes.end());
+}
+
+FindCorpus tile(const FindCorpus& corpus, int64_t chunks, double keep) {
+  const auto words = static_cast<size_t>(corpus.words());
+  const auto turned = static_cast<unsigned>((1.0 - keep) / 2.0 * 256.0 + 0.5);
+  FindCorpus tiled;
+  tiled.dimensions = corpus.dimensions;
+  tiled.codes.reserve((static_cast<size_t>(chunks) + 1000) * words);
+  uint64_t state = 1;
+  while (tiled.chunks() < chunks) {
+    const bool first = tiled.codes.empty();
+    size_t from = 0;
+    for (size_t p = 0; p < corpus.passages.size() && tiled.chunks() < chunks; ++p) {
+      tiled.passages.push_back(corpus.passages[p]);
+      for (size_t w = 0; w < static_cast<size_t>(corpus.passages[p].chunks) * words; ++w, ++from) {
+        tiled.codes.push_back(corpus.codes[from] ^ (first ? 0 : random_bits(turned, state)));
+      }
+    }
+  }
+  return tiled;
+}
 
 void save_corpus(const FindCorpus& corpus, const std::string& path) {
   Writer out(path);
