@@ -83,7 +83,8 @@ Status dump(const Paths& paths) {
   RH_TRY(const index::Whitening whitening, index::Whitening::load(paths.whitening));
   RH_TRY_STATUS(dump_codes(*catalog, whitening, paths.out));
   recall::Encoder encoder(passes, frame);
-  recall::Router router(encoder, frame, whitening);
+  recall::Finder finder({});
+  recall::Router router(encoder, frame, whitening, finder);
   return dump_questions(router, *catalog, paths);
 }
 

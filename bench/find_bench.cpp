@@ -1,6 +1,6 @@
 // Finding at scale on real states: the exact scan, the approximate index in memory and on the disk, and
-// (--faiss, where faiss was found) faiss's indices. Files come from dump_routing_states; beyond their size the
-// corpus is tiled with noise (find_corpus.h: tile). Prints a table for docs/results.md.
+// (--faiss, where faiss was found) faiss's indices. Files come from dump_routing_states; beyond their size
+// the corpus is tiled with noise (find_corpus.h: tile). Prints a table for docs/results.md.
 #include "find_bench.h"
 
 #include <fmt/format.h>
@@ -82,9 +82,10 @@ FindSetting make_setting(const Arguments& arguments) {
   for (const std::string& path : arguments.codes) append(real, load_corpus(path + ".codes"));
   const SourceSpread spread = measure_spread(real);
   const double keep = arguments.keep >= 0 ? arguments.keep : spread.nearest;
-  fmt::print("real: {} passages, {} chunks; within a source the nearest other chunk has a dot product of "
-             "{:.3f}, the mean one {:.3f}; copies are made at {:.3f}\n",
-             real.passages.size(), real.chunks(), spread.nearest, spread.mean, keep);
+  fmt::print(
+      "real: {} passages, {} chunks; within a source the nearest other chunk has a dot product of "
+      "{:.3f}, the mean one {:.3f}; copies are made at {:.3f}\n",
+      real.passages.size(), real.chunks(), spread.nearest, spread.mean, keep);
   setting.corpus = tile(real, std::max(arguments.chunks, real.chunks()), keep);
   const std::byte* codes = reinterpret_cast<const std::byte*>(setting.corpus.codes.data());
   for (const CorpusPassage& passage : setting.corpus.passages) {
@@ -158,8 +159,10 @@ void run_index(const Arguments& arguments, const FindSetting& setting, const ind
 
 void run(const Arguments& arguments) {
   FindSetting setting = make_setting(arguments);
-  fmt::print("| search | recall@{} | p50 ms | p99 ms | CPU ms | build s | B a token |\n|---|---|---|---|---|---|---|\n",
-             setting.count);
+  fmt::print(
+      "| search | recall@{} | p50 ms | p99 ms | CPU ms | build s | B a token "
+      "|\n|---|---|---|---|---|---|---|\n",
+      setting.count);
   run_exact(setting);
   int64_t begin = now_ns();
   const auto anchors = std::make_shared<const index::AnchorSet>(train(arguments, setting));
@@ -189,7 +192,8 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   rhapsode::bench::Arguments arguments;
   CLI::App app("Finding at scale on real states");
-  app.add_option("--codes", arguments.codes, "memories dumped by dump_routing_states (without .codes)")->required();
+  app.add_option("--codes", arguments.codes, "memories dumped by dump_routing_states (without .codes)")
+      ->required();
   app.add_option("--questions", arguments.questions, "questions to ask (without .questions)")->required();
   app.add_option("--train", arguments.training, "questions to train anchors on")->required();
   app.add_option("--chunks", arguments.chunks, "size to tile to");

@@ -37,8 +37,8 @@ class ArrayCodes final : public index::CodeSource {
 
 // Times of single questions and the mean recall of their answers.
 struct FindScore {
-  std::vector<double> ms;      // wall
-  double cpu_ms = 0;           // of all threads, mean
+  std::vector<double> ms;  // wall
+  double cpu_ms = 0;       // of all threads, mean
   double recall = 0;
   double quantile(double share) const;
 };

@@ -4,9 +4,9 @@
 
 #ifdef RHAPSODE_FAISS
 
+#include <faiss/IndexBinaryFlat.h>
 #include <faiss/IndexBinaryHNSW.h>
 #include <faiss/IndexBinaryIVF.h>
-#include <faiss/IndexBinaryFlat.h>
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexHNSW.h>
 #include <faiss/IndexIVFFlat.h>
@@ -68,8 +68,8 @@ class Comparison {
       Nearest nearest{std::vector<faiss::Index::idx_t>(found), std::vector<float>(found)};
       index.search(question.tokens(), bits.data(), k, distances.data(), nearest.chunks.data());
       for (size_t i = 0; i < found; ++i) {
-        nearest.similarities[i] = 1.0f - 2.0f * static_cast<float>(distances[i]) /
-                                             static_cast<float>(question.dimensions);
+        nearest.similarities[i] =
+            1.0f - 2.0f * static_cast<float>(distances[i]) / static_cast<float>(question.dimensions);
       }
       return nearest;
     };
@@ -99,7 +99,8 @@ class Comparison {
   }
 
  private:
-  std::vector<index::ScanHit> find(const index::QuestionVectors& question, const Search& search, int k) const {
+  std::vector<index::ScanHit> find(const index::QuestionVectors& question, const Search& search,
+                                   int k) const {
     const Nearest nearest = search(question, k);
     std::unordered_map<int32_t, float> sums;
     for (size_t t = 0; t < question.weights.size(); ++t) {
@@ -145,8 +146,9 @@ void compare_binary(const Comparison& comparison) {
     for (const size_t probes : {16u, 64u, 256u}) {
       index.nprobe = probes;
       for (const int k : kDepths) {
-        comparison.row(fmt::format("binary IVF {} lists, {} probes", kLists, probes), comparison.binary(index), k,
-                       build_s, static_cast<double>(comparison.code_bytes()) + 8);
+        comparison.row(fmt::format("binary IVF {} lists, {} probes", kLists, probes),
+                       comparison.binary(index), k, build_s,
+                       static_cast<double>(comparison.code_bytes()) + 8);
       }
     }
   }
@@ -192,8 +194,8 @@ void compare_floats(const Comparison& comparison, int dimensions) {
     index.hnsw.efSearch = width;
     for (const int k : kDepths) {
       if (k > width) continue;
-      comparison.row(fmt::format("HNSW {}, width {}", kNeighbours, width), comparison.floats(index), k, build_s,
-                     vector_bytes + kNeighbours * 2 * 4 * 1.1);
+      comparison.row(fmt::format("HNSW {}, width {}", kNeighbours, width), comparison.floats(index), k,
+                     build_s, vector_bytes + kNeighbours * 2 * 4 * 1.1);
     }
   }
 }

@@ -23,8 +23,8 @@ struct FindCorpus {
   int64_t chunks() const { return static_cast<int64_t>(codes.size()) / words(); }
 };
 
-// Mean over chunks of sources of 20 chunks or more (at most 4,000 chunks): the largest dot product with another
-// chunk of the same source, and the mean one, both in units of d.
+// Mean over chunks of sources of 20 chunks or more (at most 4,000 chunks): the largest dot product with
+// another chunk of the same source, and the mean one, both in units of d.
 struct SourceSpread {
   double nearest = 0;
   double mean = 0;
@@ -33,8 +33,9 @@ SourceSpread measure_spread(const FindCorpus& corpus);
 
 // One corpus behind the other.
 void append(FindCorpus& corpus, const FindCorpus& more);
-// The corpus again and again, until it has `chunks`: each copy's bits are turned over at random so that a chunk
-// and its copy have the dot product `keep` (rounded to 1/128) on average. The first round is the corpus itself.
+// The corpus again and again, until it has `chunks`: each copy's bits are turned over at random so that a
+// chunk and its copy have the dot product `keep` (rounded to 1/128) on average. The first round is the corpus
+// itself.
 FindCorpus tile(const FindCorpus& corpus, int64_t chunks, double keep);
 
 // A file that cannot be read or written ends the program with a sentence.

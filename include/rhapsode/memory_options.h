@@ -54,6 +54,8 @@ struct MemoryOptions {
   std::optional<KvStorage> stored_kv;      // at creation: the type of stored KV; unset: the engine's
   std::optional<uint64_t> disk_cap_bytes;  // of stored KV; unset: keep (at creation: no cap)
   std::filesystem::path whitening;         // a routing side file; empty: the one shipped for the model
+  // Passages are found by an index from so many chunks on; 0: never; unset: keep (at creation: a million).
+  std::optional<uint64_t> index_chunks;
 };
 
 struct AddProgress {

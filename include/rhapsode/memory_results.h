@@ -195,6 +195,13 @@ struct MemoryStats {
   uint64_t quarantined = 0;         // damaged extents set aside
   uint64_t kv_hits = 0;             // passages read from stored KV, since this memory was opened
   uint64_t kv_misses = 0;           // made from text instead
+  bool approximate = false;         // passages are found by an index; else by scanning all routing keys
+  int indexed_passages = 0;
+  uint64_t index_bytes = 0;
+  std::string index_problem;     // why there is no index although the memory is large enough
+  int64_t recall_questions = 0;  // answered both ways, a sample
+  double recall = 0;             // of the exact best passages, the share that the index found: mean
+  double lowest_recall = 0;      // and of the worst of these questions
 };
 
 struct RoutingReport {

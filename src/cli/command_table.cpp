@@ -10,6 +10,7 @@ constexpr Command kCommands[] = {
      "git log | rhapsode add - --name log --tag project --event-time 2026-03-01\n"
      "rhapsode add --dry-run --hidden --no-ignore --largest 256MiB .\n"
      "rhapsode add --index-only --verbose ~/papers\n"
+     "rhapsode add --index-chunks 200000 ~/papers\n"
      "rhapsode add --memory ~/law --stored-kv i8 --cap 20GiB law/\n"
      "rhapsode add --memory ~/log --instruction \"Answer from the log.\" notes/\n"
      "rhapsode add --model qwen2.5-coder-1.5b --reencode docs/",

@@ -203,7 +203,14 @@ Json stats_json(const MemoryStats& stats) {
           {"foreign_kv_entries", stats.foreign_kv_entries},
           {"quarantined", stats.quarantined},
           {"kv_hits", stats.kv_hits},
-          {"kv_misses", stats.kv_misses}};
+          {"kv_misses", stats.kv_misses},
+          {"search", stats.approximate ? "approximate" : "exact"},
+          {"indexed_passages", stats.indexed_passages},
+          {"index_bytes", stats.index_bytes},
+          {"index_problem", stats.index_problem},
+          {"recall_questions", stats.recall_questions},
+          {"recall", number(stats.recall)},
+          {"lowest_recall", number(stats.lowest_recall)}};
 }
 
 Json verify_json(const VerifyReport& report) {

@@ -154,6 +154,10 @@ constexpr OptionSpec kOptions[] = {
     {"cap", 0, "SIZE", OptionGroup::kMemory, kAdds, kAny,
      "most disk that stored keys and values may take, such as 20GiB (empty: as before; at first: no limit)",
      [](Settings& s) -> Slot { return &s.memory.options.disk_cap_bytes; }},
+    {"index-chunks", 0, "N", OptionGroup::kMemory, kAdds, kAny,
+     "find passages by an index, approximately, from so many chunks of 16 tokens on (0: never; empty: as "
+     "before; at first: a million)",
+     [](Settings& s) -> Slot { return &s.memory.options.index_chunks; }},
     {"stored-kv", 0, "TYPE", OptionGroup::kMemory, kAdds | kCalibrate, kAny,
      "number format of stored keys and values of a new memory (empty: that of --kv-type)",
      [](Settings& s) -> Slot { return &s.memory.options.stored_kv; }},

@@ -8,6 +8,17 @@
 namespace rhapsode::cli {
 namespace {
 
+std::string search_of(const MemoryStats& stats) {
+  if (!stats.approximate) return "by scanning all routing keys";
+  const std::string index =
+      fmt::format("by an index of {}", show_whole(static_cast<uint64_t>(stats.indexed_passages)));
+  if (stats.recall_questions == 0) return index + "; no question was checked against the scan yet";
+  return fmt::format(
+      "{}; {:.1f} % of what the scan finds, {:.1f} % at worst, in {} questions that were checked", index,
+      100 * stats.recall, 100 * stats.lowest_recall,
+      show_whole(static_cast<uint64_t>(stats.recall_questions)));
+}
+
 void print_stats(const MemoryStats& stats, const std::string& folder, Terminal& terminal) {
   const auto whole = [](int count) { return show_whole(static_cast<uint64_t>(count)); };
   std::vector<std::pair<std::string, std::string>> pairs{
@@ -30,12 +41,15 @@ void print_stats(const MemoryStats& stats, const std::string& folder, Terminal& 
   if (stats.quarantined > 0) {
     pairs.emplace_back("set aside", fmt::format("{} damaged extents", show_whole(stats.quarantined)));
   }
+  pairs.emplace_back("passages are found", search_of(stats));
+  if (!stats.index_problem.empty()) pairs.emplace_back("no index", stats.index_problem);
   terminal.print(render_pairs(pairs, terminal) + "\n");
 
   Table table({{"on disk"}, {"size", true}});
   table.add({"texts", show_bytes(stats.text_bytes)});
   table.add({"catalog", show_bytes(stats.catalog_bytes)});
   table.add({"routing keys", show_bytes(stats.code_bytes)});
+  if (stats.index_bytes > 0) table.add({"index", show_bytes(stats.index_bytes)});
   table.add({"keys and values", show_bytes(stats.kv_bytes)});
   table.add({"  their limit", stats.kv_cap_bytes == 0 ? "none" : show_bytes(stats.kv_cap_bytes)});
   table.add({"to be reclaimed", show_bytes(stats.stale_bytes)});

@@ -205,7 +205,7 @@ Status Memory::Impl::encode_again() {
   RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources({}));
   const auto maker = ingester();
   for (const store::SourceRow& row : rows) RH_TRY_STATUS(maker->rebuild(row));
-  return {};
+  return sync_index();
 }
 
 Status Memory::Impl::make_parts(const std::string& instruction) {
@@ -221,7 +221,9 @@ Status Memory::Impl::make_parts(const std::string& instruction) {
   kv.add("numerics", rounding.empty() ? numerics_class(engine->options.weights) : rounding);
   RH_TRY(kv_fingerprint, kv.finish());
   encoder = std::make_unique<recall::Encoder>(*passes, *frame);
-  router = std::make_unique<recall::Router>(*encoder, *frame, *whitening);
+  const int threads = engine->options.threads > 0 ? engine->options.threads : usable_cores();
+  RH_TRY(finder, make_finder(whitening->dimensions(), threads));
+  router = std::make_unique<recall::Router>(*encoder, *frame, *whitening, *finder);
   tier = std::make_unique<recall::KvTier>(*passes, *encoder, kv_fingerprint, stored_kv);
   // At most half of the engine's pages: the rest is for what requests compute themselves.
   tier->set_cap(engine->pool->stats().cap_bytes / 2);
@@ -298,6 +300,7 @@ Result<std::unique_ptr<Memory>> Memory::look(const MemoryOptions& options) {
   impl->kv_fingerprint = fingerprint.value_or("");
   RH_TRY(const std::optional<std::string> cap, impl->catalog->setting(store::kKvCapSetting));
   impl->disk_cap_bytes = bytes_of(cap);
+  RH_TRY(impl->finder, impl->make_finder(0, 1));
   return std::unique_ptr<Memory>(new Memory(std::move(impl)));
 }
 
@@ -327,7 +330,9 @@ Result<AddReport> Memory::add(const AddOptions& options) {
                       impl_->options.folder.string());
   }
   const uint64_t expected = std::exchange(impl_->planned_tokens, 0);
-  return impl_->ingester()->add(options, expected);
+  RH_TRY(AddReport report, impl_->ingester()->add(options, expected));
+  RH_TRY_STATUS(impl_->sync_index());
+  return report;
 }
 
 Result<MemoryIdentity> identify_memory(const std::filesystem::path& folder) {

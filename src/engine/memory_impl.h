@@ -13,6 +13,7 @@
 #include "engine/verdict.h"
 #include "index/whitening.h"
 #include "recall/encoder.h"
+#include "recall/finder.h"
 #include "recall/ingester.h"
 #include "recall/kv_tier.h"
 #include "recall/prompt_frame.h"
@@ -47,6 +48,7 @@ struct Memory::Impl {
   std::unique_ptr<recall::PromptFrame> frame;
   std::unique_ptr<index::Whitening> whitening;
   std::unique_ptr<recall::Encoder> encoder;
+  std::unique_ptr<recall::Finder> finder;
   std::unique_ptr<recall::Router> router;
   std::unique_ptr<recall::KvTier> tier;
   std::random_device random;
@@ -72,6 +74,13 @@ struct Memory::Impl {
   // memory that somebody else is writing to is left as it is; false then.
   bool with_writer(const std::function<Status(store::Catalog&)>& change);
   recall::KvUpkeep upkeep();
+  // `dimensions` 0: only to say what there is, without reading the index.
+  Result<std::unique_ptr<recall::Finder>> make_finder(int dimensions, int threads) const;
+  // For a writer, after a change: the index of a large memory follows.
+  Status sync_index();
+  // Keeps what the finder's monitor has seen in the catalog, for later processes; a memory that cannot be
+  // written to forgets it.
+  void keep_recall_samples();
   Status verify_passage(int64_t id, VerifyReport& report);
   // Looked up once: calibrating again takes effect when the memory is next opened.
   const engine::FoundVerdict& verdict();

@@ -22,6 +22,7 @@ Result<recall::Route> Memory::Impl::route(const std::string& question, recall::R
   const int wanted = options.count;
   options.count = std::max(options.count, judge.candidates);
   RH_TRY(recall::Route found, router->route(*catalog, question, options));
+  keep_recall_samples();
   if (judge.candidates > 0 && found.ranked.size() > 1) {
     if (static_cast<int>(found.ranked.size()) > options.count) found.ranked.resize(options.count);
     RH_TRY_STATUS(judge_candidates(question, judge, found));

@@ -126,6 +126,7 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
     RH_TRY(const store::Erased rest, impl_->catalog->erase(names));
     erased.bytes += rest.bytes;
   }
+  RH_TRY_STATUS(impl_->sync_index());
   report.sources = erased.sources;
   report.passages = erased.passages;
   report.bytes = erased.bytes;
@@ -157,6 +158,14 @@ Result<MemoryStats> Memory::stats() {
   stats.quarantined = stored.quarantined;
   stats.kv_hits = tier.memory_hits + tier.disk_hits;
   stats.kv_misses = tier.encoded;
+  const recall::FinderStats finding = impl_->finder->stats();
+  stats.approximate = finding.approximate;
+  stats.indexed_passages = static_cast<int>(finding.indexed);
+  stats.index_bytes = finding.bytes;
+  stats.index_problem = finding.problem;
+  stats.recall_questions = finding.recall.sampled;
+  stats.recall = finding.recall.recall();
+  stats.lowest_recall = finding.recall.sampled > 0 ? finding.recall.lowest : 0;
   return stats;
 }
 

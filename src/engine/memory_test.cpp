@@ -33,6 +33,43 @@ TEST_F(MemoryTest, EqualFilesAreEncodedOnceAndOutliveOneAnother) {
   EXPECT_EQ(memory->search("lamp", {})->size(), 1u);
 }
 
+// A memory above its threshold finds by an index that follows adding and forgetting; with so few passages the
+// answers are those of the scan.
+TEST_F(MemoryTest, AnIndexFollowsAddingAndForgetting) {
+  write("a.txt", paragraphs(10, "lamp"));
+  write("b.txt", paragraphs(10, "door"));
+  MemoryOptions indexed = options();
+  indexed.index_chunks = 1;
+  const auto sources_of = [](Memory& memory) {
+    const std::vector<FoundPassage> found = memory.search("lamp", {}).value();
+    std::vector<std::string> sources;
+    for (const FoundPassage& one : found) sources.push_back(one.passage.source);
+    return sources;
+  };
+  std::vector<std::string> scanned;
+  {
+    auto memory = open();
+    add(*memory);
+    EXPECT_FALSE(memory->stats()->approximate);
+    scanned = sources_of(*memory);
+    EXPECT_FALSE(scanned.empty());
+  }
+  auto memory = std::move(*Memory::open(*engine_, indexed));
+  add(*memory);
+  const MemoryStats stats = *memory->stats();
+  EXPECT_TRUE(stats.approximate);
+  EXPECT_EQ(stats.index_problem, "");
+  EXPECT_EQ(stats.indexed_passages, stats.passages);
+  EXPECT_GT(stats.index_bytes, 0u);
+  EXPECT_EQ(sources_of(*memory), scanned);
+  ForgetOptions forget;
+  forget.sources = {(folder_ / "docs/b.txt").string()};
+  ASSERT_TRUE(memory->forget(forget).ok());
+  EXPECT_EQ(memory->stats()->indexed_passages, memory->stats()->passages);
+  memory.reset();
+  EXPECT_TRUE(Memory::look(options(true)).value()->stats()->approximate);  // the threshold is kept
+}
+
 // The first passage behind the prefix is where it was encoded: reuse of it alone is exact.
 TEST_F(MemoryTest, KvIsMadeFromTextOnFirstReadAndKeptForTheNextProcess) {
   write("a.txt", paragraphs(6, "lamp"));

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace rhapsode::index {
 
@@ -39,6 +40,11 @@ Status FindMonitor::observe(const PassageIndex& index, const QuestionVectors& qu
 RecallReport FindMonitor::report() const {
   const std::lock_guard lock(mutex_);
   return report_;
+}
+
+RecallReport FindMonitor::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(report_, {});
 }
 
 void FindMonitor::add(const RecallReport& earlier) {

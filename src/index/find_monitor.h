@@ -31,6 +31,8 @@ class FindMonitor {
                  CodeSource& codes, const FindOptions& options, const Found& found);
   bool samples(const QuestionVectors& question) const;
   RecallReport report() const;
+  // The same, and begins anew.
+  RecallReport take();
   // Adds what an earlier process counted.
   void add(const RecallReport& earlier);
 

@@ -201,6 +201,12 @@ Status IndexFolder::clear() {
   return sync_directory(folder_.parent_path());
 }
 
+fs::file_time_type IndexFolder::changed() const {
+  std::error_code error;
+  const fs::file_time_type time = fs::last_write_time(folder_ / kManifest, error);
+  return error ? fs::file_time_type::min() : time;
+}
+
 uint64_t IndexFolder::bytes_on_disk() const {
   uint64_t bytes = 0;
   std::error_code error;

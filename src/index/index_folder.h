@@ -36,6 +36,8 @@ class IndexFolder {
   Result<IndexState> save(const IndexState& state);
   // Removes everything.
   Status clear();
+  // When the manifest was replaced last; a moment long ago without one. Tells whether to load again.
+  std::filesystem::file_time_type changed() const;
   // Bytes of its files.
   uint64_t bytes_on_disk() const;
   const std::filesystem::path& path() const { return folder_; }

@@ -47,29 +47,6 @@ std::vector<int64_t> fixed_sample(std::span<const int64_t> ids) {
   return sample;
 }
 
-std::vector<index::PassageCodes> with_codes(std::span<const int64_t> ids,
-                                            std::span<const store::CodeView> codes, size_t code_bytes) {
-  std::vector<index::PassageCodes> passages;
-  passages.reserve(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    // Codes of another size are another model's, left by a re-encoding that was cut short.
-    const bool fits = codes[i].bytes.size() == static_cast<size_t>(codes[i].chunks) * code_bytes;
-    passages.push_back({ids[i], codes[i].bytes.data(), fits ? codes[i].chunks : 0});
-  }
-  return passages;
-}
-
-std::vector<int64_t> best_ids(const std::map<int64_t, double>& scores, int count) {
-  std::vector<std::pair<double, int64_t>> order;
-  order.reserve(scores.size());
-  for (const auto& [id, score] : scores) order.push_back({-score, id});
-  const size_t kept = std::min<size_t>(count, order.size());
-  std::partial_sort(order.begin(), order.begin() + kept, order.end());
-  std::vector<int64_t> ids;
-  for (size_t i = 0; i < kept; ++i) ids.push_back(order[i].second);
-  return ids;
-}
-
 }  // namespace
 
 double inverse_frequency(double passages, double count) {
@@ -99,20 +76,14 @@ Result<index::QuestionVectors> Router::question_vectors(const store::Catalog& ca
   return vectors;
 }
 
-Result<std::map<int64_t, double>> Router::latent_scores(const store::Catalog& catalog,
-                                                        const std::string& question,
-                                                        std::span<const int64_t> allowed,
-                                                        const RouteOptions& options, Route& route) {
-  RH_TRY(const index::QuestionVectors vectors, question_vectors(catalog, question, route));
-  RH_TRY(const std::vector<store::CodeView> codes, catalog.codes(allowed));
-  const std::vector<index::PassageCodes> passages = with_codes(allowed, codes, whitening_.code_bytes());
-  const std::vector<float> scores = index::score_passages(vectors, passages, options.form, options.threads);
-  std::map<int64_t, double> by_id;
-  for (size_t i = 0; i < allowed.size(); ++i) {
-    // A passage without codes (index of another model, or damaged) is found by its words only.
-    by_id.emplace_hint(by_id.end(), allowed[i], std::isfinite(scores[i]) ? scores[i] : 0.0);
-  }
-  return by_id;
+Result<std::vector<float>> Router::sentence_states(const std::string& sentence) {
+  RH_TRY(const std::vector<int32_t> tokens, frame_.routing_question(sentence));
+  RH_TRY(const std::vector<float> states, encoder_.question_states(tokens));
+  const auto [first, last] = question_span(tokens.size());
+  const auto width = static_cast<size_t>(whitening_.dimensions());
+  std::vector<float> whitened((last - first) * width);
+  whitening_.transform_question(std::span(states).subspan(first * width, whitened.size()), whitened);
+  return whitened;
 }
 
 Result<Route> Router::route(const store::Catalog& catalog, const std::string& question,
@@ -125,19 +96,22 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
   const int depth = std::max(options.count * 4, 40);
 
   std::set<int64_t> candidates;
-  std::map<int64_t, double> latent;
+  const bool everything =
+      options.selection.sources.empty() && options.selection.tags.empty() && options.selection.as_of.empty();
+  index::QuestionVectors vectors;
+  LatentScores latent;
   Moments latent_moments;
   if (options.latent) {
-    RH_TRY(latent, latent_scores(catalog, question, allowed, options, route));
-    for (int64_t id : best_ids(latent, depth)) candidates.insert(id);
+    RH_TRY(vectors, question_vectors(catalog, question, route));
+    RH_TRY(latent, finder_.find(catalog, vectors, allowed, everything, depth));
+    candidates.insert(latent.best.begin(), latent.best.end());
+    RH_TRY_STATUS(finder_.score(catalog, vectors, sample, latent));
     std::vector<double> values;
-    for (int64_t id : sample) values.push_back(latent[id]);
+    for (int64_t id : sample) values.push_back(latent.known[id]);
     latent_moments = moments_of(values);
   }
   Moments keyword_moments;
   if (options.keywords) {
-    const bool everything = options.selection.sources.empty() && options.selection.tags.empty() &&
-                            options.selection.as_of.empty();
     RH_TRY(const std::vector<store::TermHit> hits,
            catalog.best_by_terms(route.terms, everything ? std::span<const int64_t>{} : allowed, depth));
     for (const store::TermHit& hit : hits) candidates.insert(hit.passage);
@@ -149,8 +123,9 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
   if (options.keywords) {
     RH_TRY(keywords, catalog.scores_by_terms(route.terms, ids));
   }
+  if (options.latent) RH_TRY_STATUS(finder_.score(catalog, vectors, ids, latent));
   for (size_t i = 0; i < ids.size(); ++i) {
-    Ranked ranked{ids[i], 0, options.latent ? latent[ids[i]] : 0, keywords[i], 0, 0, std::nullopt};
+    Ranked ranked{ids[i], 0, options.latent ? latent.known[ids[i]] : 0, keywords[i], 0, 0, std::nullopt};
     if (options.latent) ranked.latent_z = latent_moments.z(ranked.latent);
     if (options.keywords) ranked.keywords_z = keyword_moments.z(ranked.keywords);
     ranked.score = ranked.latent_z + ranked.keywords_z;

@@ -1,15 +1,14 @@
 // The router, stage 1 (find): a question to ranked passages of the whole memory.
 //
 // Two signals (design: "Find"): *latent*, the IDF-weighted late interaction of the question's whitened states
-// with the passages' sign codes, scanned exactly; *keywords*, BM25 over the catalog's text index. They are
-// fused by z-scores: mean and deviation of each over a fixed sample of passages, the union of each signal's
-// best scored exactly by both. Filters come first: only passages of the selection are looked at. Threads: one
-// at a time. Cost: the question's tokens through a fifth of the model, one scan of the codes, two text
-// queries.
+// with the passages' sign codes (finder.h: all of them, or those an index proposes); *keywords*, BM25 over
+// the catalog's text index. They are fused by z-scores: mean and deviation of each over a fixed sample of
+// passages, the union of each signal's best scored exactly by both. Filters come first: only passages of the
+// selection are looked at. Threads: one at a time. Cost: the question's tokens through a fifth of the model,
+// one scan of the codes, two text queries.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +19,7 @@
 #include "index/code_scan.h"
 #include "index/whitening.h"
 #include "recall/encoder.h"
+#include "recall/finder.h"
 #include "store/catalog.h"
 
 namespace rhapsode::recall {
@@ -50,8 +50,6 @@ struct RouteOptions {
   int count = 5;
   bool latent = true;
   bool keywords = true;
-  index::QuestionForm form = index::QuestionForm::kFourBits;
-  int threads = 1;
 };
 
 struct Route {
@@ -62,8 +60,8 @@ struct Route {
 
 class Router {
  public:
-  Router(Encoder& encoder, const PromptFrame& frame, const index::Whitening& whitening)
-      : encoder_(encoder), frame_(frame), whitening_(whitening) {}
+  Router(Encoder& encoder, const PromptFrame& frame, const index::Whitening& whitening, Finder& finder)
+      : encoder_(encoder), frame_(frame), whitening_(whitening), finder_(finder) {}
 
   Result<Route> route(const store::Catalog& catalog, const std::string& question,
                       const RouteOptions& options);
@@ -71,15 +69,14 @@ class Router {
   Result<index::QuestionVectors> question_vectors(const store::Catalog& catalog, const std::string& question,
                                                   Route& route);
 
- private:
-  // Of every allowed passage.
-  Result<std::map<int64_t, double>> latent_scores(const store::Catalog& catalog, const std::string& question,
-                                                  std::span<const int64_t> allowed,
-                                                  const RouteOptions& options, Route& route);
+  // Whitened states of a sentence read as a question, what an index is trained on: [tokens][dimensions].
+  Result<std::vector<float>> sentence_states(const std::string& sentence);
 
+ private:
   Encoder& encoder_;
   const PromptFrame& frame_;
   const index::Whitening& whitening_;
+  Finder& finder_;
 };
 
 }  // namespace rhapsode::recall

@@ -155,6 +155,7 @@ void CatalogState::forget_views() {
   sound_codes.clear();
   last_text = {};
   visible_now.reset();
+  ++views_let_go;
 }
 
 Status CatalogState::flush_uses() {
@@ -246,8 +247,16 @@ Status Catalog::set_settings(const std::map<std::string, std::string>& values) {
 }
 
 Status Catalog::refresh() {
+  RH_TRY(const int64_t data_version, state_->database->number("PRAGMA data_version"));
+  if (data_version == state_->viewed_data_version) return {};
+  state_->viewed_data_version = data_version;
   state_->forget_views();
   return {};
+}
+
+Result<int64_t> Catalog::generation() const {
+  RH_TRY(const int64_t data_version, state_->database->number("PRAGMA data_version"));
+  return state_->views_let_go << 32 | (data_version & 0xffffffff);
 }
 
 std::string json_list(std::span<const int64_t> ids) {

@@ -106,12 +106,18 @@ class Catalog {
   // The codes of passages in their order (empty where there are none or they are damaged, which stats() and
   // check() count), owned by the catalog until the next writing call or refresh().
   Result<std::vector<CodeView>> codes(std::span<const int64_t> ids) const;
+  // Every passage that has codes, of old versions too; ids ascending.
+  Result<std::vector<CodedPassage>> coded_passages() const;
+  // Changes whenever something in the catalog may have (by this object or another process), or views of codes
+  // have been let go: what was read before is worth keeping only while this stays the same.
+  Result<int64_t> generation() const;
   // The KV extent of a passage under a fingerprint; nullopt when there is none. Counts its use (writers
   // only).
   Result<std::optional<KvExtent>> kv_extent(std::string_view fingerprint, int64_t passage) const;
   // kCorrupt: damaged, quarantine() it. kNotFound: a writer has removed it meanwhile.
   Status read_kv(const KvExtent& extent, std::span<std::byte> bytes) const;
-  // Lets go of views and files of an earlier state. Reading calls follow other processes' commits anyway.
+  // Lets go of views and files of an earlier state, if another process has committed since. Reading calls
+  // follow other processes' commits anyway.
   Status refresh();
 
   Result<CatalogStats> stats(std::string_view fingerprint) const;

@@ -311,4 +311,15 @@ Result<std::vector<CodeView>> Catalog::codes(std::span<const int64_t> ids) const
   }
 }
 
+Result<std::vector<CodedPassage>> Catalog::coded_passages() const {
+  RH_TRY(Statement rows, state_->database->prepare(
+                             "SELECT passage, chunks FROM code_extents WHERE bytes > 0 ORDER BY passage"));
+  std::vector<CodedPassage> passages;
+  while (true) {
+    RH_TRY(const bool row, rows.step());
+    if (!row) return passages;
+    passages.push_back({rows.integer(0), rows.small(1)});
+  }
+}
+
 }  // namespace rhapsode::store

@@ -56,6 +56,8 @@ struct CatalogState {
   int64_t damaged_extents = 0;                 // lost while segments were rewritten, since open()
   std::optional<std::vector<int64_t>> visible_now;
   int64_t visible_data_version = -1;
+  int64_t views_let_go = 0;  // how often
+  int64_t viewed_data_version = -1;
 
   Status register_functions();
   // Cuts and removes what no commit knows: left-overs of killed or failed calls.

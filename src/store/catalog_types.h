@@ -155,6 +155,11 @@ struct CodeView {
   int chunks = 0;
 };
 
+struct CodedPassage {
+  int64_t passage = 0;
+  int chunks = 0;
+};
+
 struct KvExtent {
   int64_t passage = 0;
   Extent extent;
