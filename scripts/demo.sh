@@ -7,7 +7,7 @@ cd "$RHAPSODE_ROOT"
 model=${1:?a name of the model catalogue}
 memory=build/demo-memory
 questions=(
-  'How many tokens of keys does a page keep?'
+  'Which mode does the SQLite database of the catalog use?'
   'Which compression do the stored texts use?'
   'Which library is used for SIMD?'
 )
