@@ -29,6 +29,14 @@ struct FourBits {
   static auto raise(const ScanKernels& kernels) { return kernels.raise_integers; }
 };
 
+struct Signs {
+  using Question = SignQuestion;
+  using Dot = int32_t;
+  static size_t scratch_bytes(int words) { return four_bit_scratch_bytes(words); }
+  static auto multiply(const ScanKernels& kernels) { return kernels.signs; }
+  static auto raise(const ScanKernels& kernels) { return kernels.raise_integers; }
+};
+
 struct Floats {
   using Question = FloatQuestion;
   using Dot = float;
@@ -160,6 +168,7 @@ std::vector<float> score_passages(const QuestionVectors& question, std::span<con
                                   QuestionForm form, int threads) {
   assert(question.vectors.size() == question.weights.size() * static_cast<size_t>(question.dimensions));
   if (form == QuestionForm::kFourBits) return score_with<FourBits>(question, passages, threads);
+  if (form == QuestionForm::kSigns) return score_with<Signs>(question, passages, threads);
   return score_with<Floats>(question, passages, threads);
 }
 

@@ -35,7 +35,8 @@ struct QuestionVectors {
   int tokens() const { return static_cast<int>(weights.size()); }
 };
 
-enum class QuestionForm : uint8_t { kFloat, kFourBits };
+// Signs rank well enough to choose candidates: scores of this form are estimates.
+enum class QuestionForm : uint8_t { kFloat, kFourBits, kSigns };
 
 struct ScanHit {
   int64_t id = 0;

@@ -58,33 +58,36 @@ void transpose(const CodeBatch& batch, int dimensions, Word* HWY_RESTRICT tile) 
   for (int code = 0; code < kBatchCodes; ++code) last[code] &= used;
 }
 
-// The sums of 2^b popcount(plane b ^ code) over words, for each code of one vector.
+// The sums of 2^b popcount(plane b ^ code) over words, for each code of one vector, of the kUsed highest
+// planes.
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_SCALAR
+template <int kUsed>
 struct WeightedCounts {
-  Words counts[kPlanes];
+  Words counts[kUsed];
   HWY_INLINE void clear() {
     for (Words& count : counts) count = hn::Zero(WordTag());
   }
   HWY_INLINE void add(Words code, const Words* planes) {
-    for (int b = 0; b < kPlanes; ++b) {
+    for (int b = 0; b < kUsed; ++b) {
       counts[b] = hn::Add(counts[b], hn::PopulationCount(hn::Xor(code, planes[b])));
     }
   }
   HWY_INLINE Words total() const {
-    Words sum = counts[kPlanes - 1];
-    for (int b = kPlanes - 2; b >= 0; --b) sum = hn::Add(hn::Add(sum, sum), counts[b]);
+    Words sum = counts[kUsed - 1];
+    for (int b = kUsed - 2; b >= 0; --b) sum = hn::Add(hn::Add(sum, sum), counts[b]);
     return sum;
   }
 };
 #else
+template <int kUsed>
 struct WeightedCounts {
   Words sum;
   HWY_INLINE void clear() { sum = hn::Zero(WordTag()); }
   HWY_INLINE void add(Words code, const Words* planes) {
     const hn::Repartition<uint8_t, WordTag> bytes;
     // Counts of a byte are at most 8, so that the weighted sum, at most 120, stays within the byte.
-    auto weighted = hn::PopulationCount(hn::BitCast(bytes, hn::Xor(code, planes[kPlanes - 1])));
-    for (int b = kPlanes - 2; b >= 0; --b) {
+    auto weighted = hn::PopulationCount(hn::BitCast(bytes, hn::Xor(code, planes[kUsed - 1])));
+    for (int b = kUsed - 2; b >= 0; --b) {
       const auto count = hn::PopulationCount(hn::BitCast(bytes, hn::Xor(code, planes[b])));
       weighted = hn::Add(hn::Add(weighted, weighted), count);
     }
@@ -94,14 +97,16 @@ struct WeightedCounts {
 };
 #endif
 
-HWY_INLINE void store_dots(Words total, int dimensions, int32_t* out) {
+// `most`: the sum of the planes' weights times the dimensions.
+HWY_INLINE void store_dots(Words total, int most, int32_t* out) {
   const hn::Rebind<uint32_t, WordTag> halves;
   const hn::RebindToSigned<decltype(halves)> ints;
   const auto narrow = hn::BitCast(ints, hn::TruncateTo(halves, total));
-  hn::StoreU(hn::Sub(hn::Set(ints, 15 * dimensions), hn::Add(narrow, narrow)), ints, out);
+  hn::StoreU(hn::Sub(hn::Set(ints, most), hn::Add(narrow, narrow)), ints, out);
 }
 
-void four_bit(const FourBitQuestion& question, const CodeBatch& batch, int32_t* HWY_RESTRICT dots) {
+template <int kUsed>
+void integer_dots(const FourBitQuestion& question, const CodeBatch& batch, int32_t* HWY_RESTRICT dots) {
   const WordTag tag;
   auto* tile = reinterpret_cast<uint64_t*>(batch.scratch);
   transpose(batch, question.dimensions, tile);
@@ -109,17 +114,18 @@ void four_bit(const FourBitQuestion& question, const CodeBatch& batch, int32_t* 
   for (int code = 0; code < batch.count; code += kStep) {
     const uint64_t* planes = question.planes.data();
     for (int t = 0; t < question.tokens; ++t) {
-      WeightedCounts counts[kFourBitVectors];
-      for (WeightedCounts& count : counts) count.clear();
+      WeightedCounts<kUsed> counts[kFourBitVectors];
+      for (WeightedCounts<kUsed>& count : counts) count.clear();
       for (int w = 0; w < question.words; ++w, planes += kPlanes) {
-        Words token[kPlanes];
-        for (int b = 0; b < kPlanes; ++b) token[b] = hn::Set(tag, planes[b]);
+        Words token[kUsed];
+        for (int b = 0; b < kUsed; ++b) token[b] = hn::Set(tag, planes[kPlanes - kUsed + b]);
         for (int v = 0; v < kFourBitVectors; ++v) {
           counts[v].add(hn::Load(tag, tile + w * kBatchCodes + code + v * kWordLanes), token);
         }
       }
       for (int v = 0; v < kFourBitVectors; ++v) {
-        store_dots(counts[v].total(), question.dimensions, dots + t * kBatchCodes + code + v * kWordLanes);
+        store_dots(counts[v].total(), ((1 << kUsed) - 1) * question.dimensions,
+                   dots + t * kBatchCodes + code + v * kWordLanes);
       }
     }
   }
@@ -205,7 +211,11 @@ void raise(const Dot* HWY_RESTRICT dots, BatchRange range, int tokens, Dot* HWY_
 }  // namespace
 
 const ScanKernels* scan_kernels_of_target() {
-  static const ScanKernels kKernels{hwy::TargetName(HWY_TARGET), four_bit, floats, raise<int32_t>,
+  static const ScanKernels kKernels{hwy::TargetName(HWY_TARGET),
+                                    integer_dots<kPlanes>,
+                                    integer_dots<1>,
+                                    floats,
+                                    raise<int32_t>,
                                     raise<float>};
   return &kKernels;
 }

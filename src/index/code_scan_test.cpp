@@ -151,6 +151,33 @@ TEST(CodeScan, EveryInstructionSetGivesTheReferencesResult) {
   EXPECT_EQ(scan_kernels().target, best);
 }
 
+TEST(CodeScan, SignsScoreAsIfAllValuesOfATokenWereOfOneSize) {
+  for (const int d : {64, 100, 896}) {
+    World world(d, 9, 60, 5);
+    QuestionVectors even = world.question;
+    for (size_t t = 0; t < even.weights.size(); ++t) {
+      double sum = 0.0;
+      for (int i = 0; i < d; ++i)
+        sum += std::abs(even.vectors[t * static_cast<size_t>(d) + static_cast<size_t>(i)]);
+      for (int i = 0; i < d; ++i) {
+        float& value = even.vectors[t * static_cast<size_t>(d) + static_cast<size_t>(i)];
+        value = static_cast<float>(value >= 0.0f ? sum / d : -sum / d);
+      }
+    }
+    const std::vector<float> expected = reference::score_passages(even, world.passages);
+    std::vector<float> first;
+    for (const std::string& target : supported_targets()) {
+      ASSERT_TRUE(force_scan_target(target));
+      const std::vector<float> scores =
+          score_passages(world.question, world.passages, QuestionForm::kSigns, 2);
+      expect_near(scores, expected, 1e-4f);
+      if (first.empty()) first = scores;
+      EXPECT_EQ(scores, first) << "the same bytes on every instruction set";
+    }
+    force_scan_target("");
+  }
+}
+
 TEST(CodeScan, BitsBehindTheDimensionsAreIgnored) {
   World world(70, 5, 20, 1);
   const auto clean_floats = score_passages(world.question, world.passages, QuestionForm::kFloat, 1);

@@ -29,7 +29,7 @@ namespace rhapsode::index {
 inline constexpr size_t kMostSegmentPassages = 65536;
 
 struct ListOptions {
-  int postings_a_chunk = 12;
+  int postings_a_chunk = 20;
   int threads = 1;
 };
 

@@ -55,6 +55,23 @@ Result<std::vector<uint32_t>> sums_of(const ImpactLists& lists,
   return sums.take();
 }
 
+// The best by estimate, in the order they came.
+void keep_finalists(const QuestionVectors& question, const FindOptions& options,
+                    std::vector<PassageCodes>& passages) {
+  const size_t kept = std::max(options.finalists, static_cast<size_t>(std::max(options.count, 0)));
+  if (passages.size() <= kept) return;
+  const std::vector<float> scores = score_passages(question, passages, QuestionForm::kSigns, options.threads);
+  std::vector<size_t> order(passages.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(kept);
+  std::nth_element(order.begin(), end, order.end(), [&](size_t a, size_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : passages[a].id < passages[b].id;
+  });
+  std::sort(order.begin(), end);
+  for (size_t i = 0; i < kept; ++i) passages[i] = passages[order[i]];
+  passages.resize(kept);
+}
+
 uint64_t postings_of(const IndexState& state, const std::vector<std::vector<Probe>>& probes) {
   uint64_t count = 0;
   for (const IndexSegment& segment : state.segments) {
@@ -312,7 +329,8 @@ Result<Found> PassageIndex::find(const QuestionVectors& question, const Scope& s
   }
   std::vector<int64_t> ids = choose_candidates(views, found.exact ? scope.listed_ : options.candidates);
   ids.insert(ids.end(), scope.unlisted_.begin(), scope.unlisted_.end());
-  RH_TRY(const std::vector<PassageCodes> passages, codes.codes(ids));
+  RH_TRY(std::vector<PassageCodes> passages, codes.codes(ids));
+  if (!found.exact) keep_finalists(question, options, passages);
   found.hits = best_passages(question, passages, options.form, options.count, options.threads);
   found.scored = passages.size();
   return found;

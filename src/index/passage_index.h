@@ -10,7 +10,7 @@
 // number of readers (scope, find, counts) beside one writer (add, remove, merge); a reader sees the state
 // before or after a change, never between. Determinism: the same calls give the same index and answers, for
 // any number of threads. Errors: the CodeSource's. Cost of find(): lists of `probes` anchors a token (1 ns a
-// posting), then the exact scan of the candidates.
+// posting), then the scan of the candidates by signs and of the finalists exactly.
 #pragma once
 
 #include <cstdint>
@@ -66,9 +66,11 @@ class Scope {
 struct FindOptions {
   int count = 40;
   int probes = 8;  // anchors a token
-  // Listed passages that are scored exactly. With no more than that to choose from, all are: the answer is
-  // then the exact one.
+  // Listed passages that are looked at. With no more than that to choose from the answer is the exact one.
   size_t candidates = 4096;
+  // Of more candidates than this, the best by the signs of the question (QuestionForm::kSigns) are scored
+  // exactly.
+  size_t finalists = 4096;
   bool exact = false;  // score every passage of the scope
   QuestionForm form = QuestionForm::kFourBits;
   int threads = 1;

@@ -121,6 +121,20 @@ TEST_F(PassageIndexTest, FewCandidatesFindNearlyAll) {
   EXPECT_LT(recall(index_, options), 0.9);
 }
 
+TEST_F(PassageIndexTest, FinalistsAreChosenBySigns) {
+  put_range(0, 4000);
+  FindOptions options;
+  options.count = 10;
+  options.candidates = 1000;
+  options.finalists = 60;
+  EXPECT_EQ(find(topics_.question(8), index_.scope(), options).scored, 60u);
+  EXPECT_GT(recall(index_, options), 0.9);
+  options.finalists = 1;  // the answer is filled all the same
+  EXPECT_EQ(find(topics_.question(8), index_.scope(), options).hits.size(), 10u);
+  options.exact = true;
+  EXPECT_EQ(recall(index_, options), 1.0);
+}
+
 TEST_F(PassageIndexTest, ScoresAreThoseOfTheScan) {
   put_range(0, 2000);
   FindOptions options;

@@ -87,6 +87,15 @@ void FourBitQuestion::set_planes() {
   }
 }
 
+SignQuestion::SignQuestion(const QuestionVectors& question) : FourBitQuestion(question) {
+  const auto d = static_cast<size_t>(dimensions);
+  for (size_t t = 0; t < scales.size(); ++t) {
+    double sum = 0.0;
+    for (const float value : std::span(question.vectors).subspan(t * d, d)) sum += std::abs(value);
+    scales[t] = static_cast<float>(sum / static_cast<double>(dimensions));
+  }
+}
+
 FloatQuestion::FloatQuestion(const QuestionVectors& question)
     : dimensions(question.dimensions),
       tokens(question.tokens()),

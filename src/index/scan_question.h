@@ -32,6 +32,11 @@ struct FourBitQuestion {
   void set_planes();
 };
 
+// The same bits, of which only the signs are used; scales are those of values that are all of one size.
+struct SignQuestion : FourBitQuestion {
+  explicit SignQuestion(const QuestionVectors& question);
+};
+
 struct FloatQuestion {
   explicit FloatQuestion(const QuestionVectors& question);
 

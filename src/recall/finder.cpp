@@ -12,15 +12,14 @@
 namespace rhapsode::recall {
 namespace {
 
-// Sentences that anchors are trained on: as many questions as the routing file of a model is made of.
-constexpr size_t kTrainingSentences = 2200;
+// Sentences that anchors are trained on: some 70,000 states.
+constexpr size_t kTrainingSentences = 3000;
 constexpr size_t kFewestSentenceBytes = 30;
 constexpr size_t kMostSentenceBytes = 200;
 constexpr int kAnchors = 4096;
-// Passages scored exactly for a question: an eighth of a small memory, less of larger ones, whose best stand
-// out more (docs/results.md).
+// Passages looked at for a question (docs/results.md).
 constexpr size_t kFewestCandidates = 8192;
-constexpr size_t kCandidateShare = 48;
+constexpr size_t kCandidateShare = 40;
 constexpr int kProbes = 4;
 constexpr std::string_view kTrainedOnSetting = "index_trained_on";
 
