@@ -85,18 +85,24 @@ std::string Ingester::recipe_of(const std::string& name) const {
   return std::string(kRecipe) + "; vocabulary " + vocabulary_id_ + "; " + ending;
 }
 
+Result<Ingester::KnownContent> Ingester::look_up(const text::SourceBytes& source) const {
+  KnownContent content;
+  RH_TRY(content.key.sha256, sha256_of(source.bytes));
+  content.key.recipe = recipe_of(source.name);
+  RH_TRY(content.known, catalog_.find_content(content.key));
+  return content;
+}
+
 // Headers hold a name, and where passages end depends on the header's length: bytes that are known already
 // are cut under the name that their content has.
-Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const AddOptions& options) const {
+Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const KnownContent& content,
+                                          const AddOptions& options) const {
   const uint64_t bytes = source.bytes.size();
-  RH_TRY(const std::string hash, sha256_of(source.bytes));
-  const store::ContentKey key{hash, recipe_of(source.name)};
-  RH_TRY(const std::optional<store::ContentInfo> known, catalog_.find_content(key));
-  const bool named = known && !known->named_after.empty();
-  const std::string read_as = named ? known->named_after : source.name;
+  const bool named = content.known && !content.known->named_after.empty();
+  const std::string read_as = named ? content.known->named_after : source.name;
   RH_TRY(text::Document document, text::read_document(read_as, std::move(source.bytes)));
   RH_TRY(Cut made, cut(std::move(document)));
-  made.key = key;
+  made.key = content.key;
   made.source.name = source.name;
   made.content.named_after = read_as;
   made.source.bytes = bytes;
@@ -164,23 +170,22 @@ Result<AddPlan> Ingester::plan(const AddOptions& options) {
   callbacks.on_skip = [](const text::Skip&) {};
   callbacks.on_source = [&](text::SourceBytes source) {
     const std::string name = source.name;
-    auto hash = sha256_of(source.bytes);
-    if (!hash.ok()) return true;
-    auto known = catalog_.find_content({*hash, recipe_of(name)});
-    if (!known.ok()) {
-      failed = known.error();
+    const auto content = look_up(source);
+    if (!content.ok()) {
+      failed = content.error();
       return false;
     }
+    const auto& known = content->known;
     const auto had = current.find(name);
-    const bool complete = known->has_value() && (*known)->complete;
-    if (had != current.end() && complete && (*known)->id == had->second) {
+    const bool complete = known && known->complete;
+    if (had != current.end() && complete && known->id == had->second) {
       ++plan.sources_unchanged;
       return true;
     }
-    auto document = cut_bytes(std::move(source), options);
+    auto document = cut_bytes(std::move(source), *content, options);
     if (!document.ok()) return true;  // add() reports it
     ++(had == current.end() ? plan.sources_new : plan.sources_changed);
-    if (complete || !hashes.insert(*hash).second) return true;
+    if (complete || !hashes.insert(content->key.sha256).second) return true;
     for (const PassageTokens& passage : document->passages) {
       plan.tokens += passage.tokens.size();
       plan.kv_bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv,
@@ -258,8 +263,8 @@ Status Ingester::take_source(text::SourceBytes source, Run& run) {
   const std::string name = source.name;
   run.seen.insert(name);
   run.progress.source = name;
-  RH_TRY(const std::string hash, sha256_of(source.bytes));
-  RH_TRY(const std::optional<store::ContentInfo> known, catalog_.find_content({hash, recipe_of(name)}));
+  RH_TRY(const KnownContent content, look_up(source));
+  const std::optional<store::ContentInfo>& known = content.known;
   const auto had = run.current.find(name);
   const bool same = known && known->complete && had != run.current.end() && had->second == known->id;
   if (same && run.options.tags.empty() && run.options.event_time.empty()) {
@@ -267,7 +272,7 @@ Status Ingester::take_source(text::SourceBytes source, Run& run) {
     ++run.progress.sources_done;
     return {};
   }
-  auto document = cut_bytes(std::move(source), run.options);
+  auto document = cut_bytes(std::move(source), content, run.options);
   if (!document.ok()) {
     const bool empty =
         document.error().kind == ErrorKind::kNotFound || document.error().kind == ErrorKind::kUnsupported;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -59,7 +60,14 @@ class Ingester {
   struct Run;      // the state of one add()
 
   std::string recipe_of(const std::string& name) const;
-  Result<Cut> cut_bytes(text::SourceBytes source, const AddOptions& options) const;
+  // By what a source's content is known, and what the catalog has of it.
+  struct KnownContent {
+    store::ContentKey key;
+    std::optional<store::ContentInfo> known;
+  };
+  Result<KnownContent> look_up(const text::SourceBytes& source) const;
+  Result<Cut> cut_bytes(text::SourceBytes source, const KnownContent& content,
+                        const AddOptions& options) const;
   Result<Cut> cut(text::Document document) const;
   Status take_source(text::SourceBytes source, Run& run);
   Status begin(Cut cut, Run& run);

@@ -1,8 +1,8 @@
 #include "recall/judge.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "recall/moments.h"
 #include "text/logits.h"
 
 namespace rhapsode::recall {
@@ -10,22 +10,6 @@ namespace rhapsode::recall {
 namespace {
 
 constexpr double kFindWeight = 0.5;
-
-struct Spread {
-  double mean = 0;
-  double deviation = 0;
-  double z(double value) const { return deviation > 1e-9 ? (value - mean) / deviation : 0; }
-};
-
-Spread spread_of(std::span<const double> values) {
-  Spread spread;
-  if (values.empty()) return spread;
-  for (const double value : values) spread.mean += value / static_cast<double>(values.size());
-  double squares = 0;
-  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
-  if (values.size() > 1) spread.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
-  return spread;
-}
 
 }  // namespace
 
@@ -75,7 +59,7 @@ void judge_again(std::vector<Ranked>& ranked) {
     if (one.judged) judged.push_back(*one.judged);
     found.push_back(one.score);
   }
-  const Spread by_judge = spread_of(judged), by_find = spread_of(found);
+  const Moments by_judge = moments_of(judged), by_find = moments_of(found);
   for (Ranked& one : ranked) {
     one.score = (one.judged ? by_judge.z(*one.judged) : 0) + kFindWeight * by_find.z(one.score);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "recall/moments.h"
 #include "text/search_terms.h"
 
 namespace rhapsode::recall {
@@ -12,25 +13,6 @@ namespace {
 
 // Enough for both moments, cheap to score exactly.
 constexpr size_t kSample = 4096;
-
-struct Moments {
-  double mean = 0;
-  double deviation = 1;
-  double z(double value) const { return (value - mean) / deviation; }
-};
-
-Moments moments_of(std::span<const double> values) {
-  if (values.empty()) return {};
-  double sum = 0;
-  for (double value : values) sum += value;
-  const double mean = sum / static_cast<double>(values.size());
-  double squares = 0;
-  for (double value : values) squares += (value - mean) * (value - mean);
-  const double deviation =
-      values.size() < 2 ? 0 : std::sqrt(squares / static_cast<double>(values.size() - 1));
-  // A signal that is the same everywhere ranks nothing.
-  return {mean, deviation > 1e-9 ? deviation : 1.0};
-}
 
 // The same passages whatever the question: those whose mixed ids are smallest.
 std::vector<int64_t> fixed_sample(std::span<const int64_t> ids) {
