@@ -119,7 +119,7 @@ struct PassageReading {
 struct SelfCheck {
   int64_t passage = 0;    // 0: none was looked at this time
   double difference = 0;  // root mean square over a head, relative
-  std::string problem;    // empty: sound; else its KV was set aside and will be made again
+  std::string problem;    // empty: sound; else what is wrong: KV that differs was set aside and is made again
 };
 
 struct Answer {

@@ -7,6 +7,7 @@
 #include "cli/quantity.h"
 #include "cli/scratch_folder.h"
 #include "cli/table.h"
+#include "engine/runner_options.h"
 #include "eval/calibration.h"
 #include "eval/evaluation.h"
 #include "eval/memory_subject.h"
@@ -20,8 +21,7 @@ namespace rhapsode::cli {
 namespace {
 
 const char* name_of(KvStorage type) {
-  constexpr const char* kNames[] = {"f32", "f16", "bf16", "i8"};
-  return kNames[static_cast<size_t>(type)];
+  return engine::storage_name(engine::kv_type_of(type));
 }
 
 const char* name_of(WeightFormat format) {
@@ -75,16 +75,24 @@ class Calibrator {
     return folder_;
   }
 
+  void note_skipped(const std::string& name, const std::string& reason) {
+    terminal_.print_err(terminal_.paint_err(Style::kDim, fmt::format("skipped {}: {}", name, reason)) + "\n");
+  }
+
   Result<std::vector<eval::CalibrationText>> read_texts() {
     if (invocation_.arguments.empty()) return eval::built_in_calibration_texts();
     std::vector<eval::CalibrationText> texts;
     text::ScanCallbacks callbacks;
     callbacks.on_source = [&](text::SourceBytes source) {
       const auto document = text::read_document(source.name, std::move(source.bytes));
-      if (document.ok()) texts.push_back({source.name, document->text});
+      if (document.ok()) {
+        texts.push_back({source.name, document->text});
+      } else {
+        note_skipped(source.name, document.error().message);
+      }
       return true;
     };
-    callbacks.on_skip = [](const text::Skip&) {};
+    callbacks.on_skip = [&](const text::Skip& skip) { note_skipped(skip.name, skip.reason); };
     RH_TRY_STATUS(text::scan_sources(invocation_.arguments, {}, callbacks));
     return texts;
   }

@@ -8,6 +8,7 @@
 #include "cli/json_output.h"
 #include "cli/quantity.h"
 #include "cli/table.h"
+#include "engine/runner_options.h"
 #include "model/architecture.h"
 #include "model/gguf_file.h"
 #include "model/pull.h"
@@ -87,10 +88,6 @@ uint64_t kv_bytes_per_token(const Architecture& architecture, kernels::KvType ty
   return architecture.kv_shape(type).block_bytes() / kernels::kPageTokens;
 }
 
-const char* option_name(kernels::KvType type) {
-  return type == kernels::KvType::kI8 ? "i8" : to_string(type);
-}
-
 std::string scaling_of(const kernels::RopeSpec& rope) {
   if (rope.yarn_extrapolation > 0) return "yarn";
   if (!rope.factors.empty()) return "llama3";
@@ -124,7 +121,7 @@ Json tokenizer_json(const GgufFile& file) {
 
 Json size_json(const Architecture& a) {
   Json bytes = Json::object();
-  for (const kernels::KvType type : kKvTypes) bytes[option_name(type)] = kv_bytes_per_token(a, type);
+  for (const kernels::KvType type : kKvTypes) bytes[engine::storage_name(type)] = kv_bytes_per_token(a, type);
   return {{"parameters", a.parameters},
           {"layers", a.layers},
           {"embedding", a.embedding},
@@ -234,7 +231,7 @@ class Report {
     Table table({{"KV type"}, {"a token", true}, {"full context", true}});
     for (const kernels::KvType type : kKvTypes) {
       const uint64_t bytes = kv_bytes_per_token(a, type);
-      table.add({option_name(type), fmt::format("{} B", bytes),
+      table.add({engine::storage_name(type), fmt::format("{} B", bytes),
                  show_bytes(bytes * static_cast<uint64_t>(a.trained_context_tokens))});
     }
     terminal_.print(fmt::format("\n{}", table.render(terminal_)));

@@ -4,6 +4,7 @@
 
 #include "engine/asking.h"
 #include "engine/page_difference.h"
+#include "engine/runner_options.h"
 #include "engine/verdict.h"
 
 namespace rhapsode {
@@ -29,9 +30,9 @@ void Memory::Asking::choose_policy() {
     std::erase_if(readings, [](const auto& row) { return row.policy != to_string(ReadPolicy::kReuse); });
   }
   const auto passages = std::max<int>(1, static_cast<int>(reading_.passages.size()));
-  engine::PolicyChoice choice =
-      engine::choose_reading(readings, {reading_.memory_tokens / passages, to_string(memory_.stored_kv),
-                                        options_.max_kl, options_.max_f1_loss});
+  engine::PolicyChoice choice = engine::choose_reading(
+      readings, {reading_.memory_tokens / passages, engine::storage_name(memory_.stored_kv), options_.max_kl,
+                 options_.max_f1_loss});
   answer_.policy = choice.policy;
   answer_.policy_reason = std::move(choice.reason);
   if (choice.policy == ReadPolicy::kBlend) blend_options_ = choice.blend;
@@ -171,7 +172,7 @@ Status Memory::Asking::blend() {
   context.question = question;
   context.question_position = reading_.tail_position;
   const auto selector = recall::make_selector(
-      options_.blend.selector,
+      blend_options_.selector,
       {memory_.passes.get(), [this](auto tokens) { return rarity(tokens); }, blend_options_.seed});
   RH_TRY(reading_.blend, recall::blend(context, *selector, blend_options_.share));
   answer_.usage.probe_tokens += static_cast<int>(reading_.blend.selection.rows);
@@ -222,11 +223,11 @@ Status Memory::Asking::check_self() {
   memory_.unchecked_reads -= std::floor(memory_.unchecked_reads);
   const size_t index = memory_.self_checks++ % reading_.passages.size();
   const PassageTokens& tokens = reading_.tokens[index];
+  SelfCheck& check = answer_.self_check;
+  check.passage = reading_.passages[index].passage.id;
   const uint64_t before = memory_.encoder->evaluated_tokens();
   RH_TRY(const std::vector<recall::Encoded> fresh, memory_.encoder->encode(std::span(&tokens, 1), false));
   answer_.usage.probe_tokens += static_cast<int>(memory_.encoder->evaluated_tokens() - before);
-  SelfCheck& check = answer_.self_check;
-  check.passage = reading_.passages[index].passage.id;
   RH_TRY(check.difference,
          engine::page_difference(memory_.passes->kv_shape(), reading_.pages[index], fresh.front().pages,
                                  static_cast<int>(tokens.tokens.size())));

@@ -89,7 +89,10 @@ Result<Answer> Memory::Asking::run() {
   answer_.abstained = options_.abstain && read && recall::is_refusal(answer_.text);
   const bool citable = read && !answer_.abstained && response.finish != FinishReason::kCancelled;
   if (options_.cite && citable) RH_TRY_STATUS(cite(response));
-  RH_TRY_STATUS(check_self());
+  // The answer has been told: that it could not be checked takes nothing from it.
+  if (const Status checked = check_self(); !checked.ok()) {
+    answer_.self_check.problem = "it could not be checked: " + checked.error().message;
+  }
   answer_.passages = std::move(reading_.passages);
   answer_.timing.total_ms = ms_between(begin_ns_, now_ns());
   return std::move(answer_);

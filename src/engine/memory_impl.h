@@ -51,10 +51,10 @@ struct Memory::Impl {
   std::unique_ptr<recall::Finder> finder;
   std::unique_ptr<recall::Router> router;
   std::unique_ptr<recall::KvTier> tier;
-  std::random_device random;
   uint64_t planned_tokens = 0;  // by the last plan()
-  double unchecked_reads =
-      0;  // passages read from stored KV since a self-check, times the share to be checked
+  // Passages read from stored KV since a self-check, times the share to be checked; begins anywhere in [0,
+  // 1).
+  double unchecked_reads = std::random_device()() / (std::random_device::max() + 1.0);
   uint64_t self_checks = 0;
   std::optional<engine::FoundVerdict> found_verdict;
   std::mutex mutex;  // every call of Memory holds it

@@ -118,6 +118,40 @@ TEST_F(MemoryTest, SelfChecksTakeTheirShareOfReads) {
   EXPECT_EQ(checked, 4);  // of 40 reads, wherever counting began
 }
 
+TEST_F(MemoryTest, MemoriesThatAreAskedOnceTakeTheirShareOfSelfChecks) {
+  write("a.txt", paragraphs(3, "lamp"));
+  add(*open());
+  AskOptions asked = asking("Where is the lamp?", ReadPolicy::kReuse);
+  asked.self_check = 0.5;
+  asked.max_tokens = 1;
+  int checked = 0;
+  constexpr int kMemories = 30;
+  for (int i = 0; i < kMemories; ++i) checked += ask(*open(), asked).self_check.passage != 0;
+  // Each by the toss of a coin: all alike once in half a billion runs.
+  EXPECT_GT(checked, 0);
+  EXPECT_LT(checked, kMemories);
+}
+
+TEST_F(MemoryTest, TheVerdictOnInt8HoldsForMemoriesThatStoreIt) {
+  write("a.txt", paragraphs(6, "lamp"));
+  const fs::path home = folder_ / "home";
+  const auto hash = model::known_hash(test::tiny_model_path(kTinyModel), home);
+  ASSERT_TRUE(hash.ok()) << hash.error().message;
+  model::Verdict verdict;
+  verdict.model_sha256 = *hash;
+  model::MeasuredReading row;
+  row.policy = "reuse";
+  row.stored = "i8";  // as the flag --stored-kv calls it
+  verdict.readings = {row};
+  ASSERT_TRUE(model::save_verdict(verdict, model::verdict_path(home, *hash)).ok());
+  MemoryOptions int8 = options();
+  int8.stored_kv = KvStorage::kI8;
+  auto memory = Memory::open(*engine_, int8);
+  ASSERT_TRUE(memory.ok()) << memory.error().message;
+  add(**memory);
+  EXPECT_EQ(ask(**memory, asking("Where is the lamp?", ReadPolicy::kAuto)).policy, ReadPolicy::kReuse);
+}
+
 TEST_F(MemoryTest, BlendCountsWhatItEvaluatesAgainAndAllOfItIsFullAttention) {
   for (int i = 0; i < 4; ++i)
     write("d" + std::to_string(i) + ".txt", paragraphs(6, "lamp" + std::to_string(i)));
@@ -221,6 +255,8 @@ TEST_F(MemoryTest, AutoReadsAsTheVerdictAllows) {
   const Answer closer = policy_with(0.2);
   EXPECT_EQ(closer.policy, ReadPolicy::kBlend);
   EXPECT_GT(closer.usage.recomputed_tokens, 0);
+  // By the verdict's selector: `first` runs nothing to choose.
+  EXPECT_EQ(closer.usage.charged_tokens, closer.usage.recomputed_tokens);
   EXPECT_EQ(policy_with(0.05).policy, ReadPolicy::kPrefix);
   // Passages that share positions are reused or not, never blended.
   auto memory = open();

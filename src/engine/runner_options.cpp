@@ -45,6 +45,10 @@ Result<Device> device_of(const EngineOptions& options) {
 
 }  // namespace
 
+const char* storage_name(kernels::KvType type) {
+  return type == kernels::KvType::kI8 ? "i8" : to_string(type);
+}
+
 kernels::KvType kv_type_of(KvStorage storage) {
   switch (storage) {
     case KvStorage::kF32:

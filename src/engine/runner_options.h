@@ -9,6 +9,8 @@
 namespace rhapsode::engine {
 
 kernels::KvType kv_type_of(KvStorage storage);
+// As flags, verdicts and reports call it: "f16", "i8".
+const char* storage_name(kernels::KvType type);
 kernels::SparseOptions sparse_of(const SparseDecodeOptions& options);
 
 // Makes the BF16 copy when options.weights ask for it and it is absent (seconds); copies stay under
