@@ -1,6 +1,7 @@
 // What a caller of memory.h chooses: plain values with defaults that work.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,17 +28,26 @@ const char* to_string(ReadPolicy policy);  // "auto", "full", "prefix", "reuse",
 enum class BlendSelector : uint8_t {
   kAttention,       // those the question attends to most, from one pass of it over the stored KV
   kFirst,           // the first of each passage (EPIC, arXiv 2410.15332)
+  kLast,            // the last of each passage
   kAttentionFirst,  // half by each of the two
+  kAttentionLast,   // and of these two
   kDeviation,       // whose values differ most in an early layer (CacheBlend, arXiv 2405.16444)
   kBoundary,        // both ends of each passage and the memory's rarest tokens
   kRandom,          // a control
 };
+inline constexpr std::array kBlendSelectors{BlendSelector::kAttention,     BlendSelector::kFirst,
+                                            BlendSelector::kLast,          BlendSelector::kAttentionFirst,
+                                            BlendSelector::kAttentionLast, BlendSelector::kDeviation,
+                                            BlendSelector::kBoundary,      BlendSelector::kRandom};
 const char* to_string(BlendSelector selector);  // "attention", "first", "attention+first", "deviation", ...
 
+inline constexpr int kMostBlendRounds = 8;
 struct BlendOptions {
   BlendSelector selector = BlendSelector::kAttentionFirst;
   double share = 0.15;  // of the passages' tokens, 0 to 1
-  uint32_t seed = 0;    // of kRandom
+  // The share is chosen in so many steps: the selector looks again after each, over what was evaluated.
+  int rounds = 1;     // at most kMostBlendRounds
+  uint32_t seed = 0;  // of kRandom
 };
 
 enum class ReadOrder : uint8_t {

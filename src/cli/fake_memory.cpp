@@ -108,8 +108,8 @@ const char* to_string(ReadPolicy policy) {
 }
 
 const char* to_string(BlendSelector selector) {
-  constexpr const char* kNames[] = {"attention", "first",    "attention+first",
-                                    "deviation", "boundary", "random"};
+  constexpr const char* kNames[] = {"attention",      "first",     "last",     "attention+first",
+                                    "attention+last", "deviation", "boundary", "random"};
   return kNames[static_cast<size_t>(selector)];
 }
 

@@ -102,8 +102,12 @@ constexpr OptionSpec kOptions[] = {
      "blend: share of the passages' tokens to evaluate again",
      [](Settings& s) -> Slot { return &s.memory.ask.blend.share; }},
     {"blend-selector", 0, "NAME", OptionGroup::kReading, kReads, kAny,
-     "blend: which tokens: attention, first, attention+first, deviation, boundary or random",
+     "blend: which tokens: attention, first, last, attention+first, attention+last, deviation, boundary or "
+     "random",
      [](Settings& s) -> Slot { return &s.memory.ask.blend.selector; }},
+    {"blend-rounds", 0, "N", OptionGroup::kReading, kReads, between(1, 8),
+     "blend: choose the share in so many steps, each seeing what the one before evaluated",
+     [](Settings& s) -> Slot { return &s.memory.ask.blend.rounds; }},
     {"max-kl", 0, "NATS", OptionGroup::kReading, kReads, at_least(0),
      "auto: most distance from full attention, in KL a token, that the model's verdict may show",
      [](Settings& s) -> Slot { return &s.memory.ask.max_kl; }},

@@ -27,10 +27,12 @@ constexpr std::array<Choice<ReadPolicy>, 6> kPolicies{{{"auto", ReadPolicy::kAut
                                                        {"reuse", ReadPolicy::kReuse},
                                                        {"blend", ReadPolicy::kBlend},
                                                        {"reorder", ReadPolicy::kReorder}}};
-constexpr std::array<Choice<BlendSelector>, 6> kSelectors{
+constexpr std::array<Choice<BlendSelector>, 8> kSelectors{
     {{"attention", BlendSelector::kAttention},
      {"first", BlendSelector::kFirst},
+     {"last", BlendSelector::kLast},
      {"attention+first", BlendSelector::kAttentionFirst},
+     {"attention+last", BlendSelector::kAttentionLast},
      {"deviation", BlendSelector::kDeviation},
      {"boundary", BlendSelector::kBoundary},
      {"random", BlendSelector::kRandom}}};

@@ -174,7 +174,7 @@ Status Memory::Asking::blend() {
   const auto selector = recall::make_selector(
       blend_options_.selector,
       {memory_.passes.get(), [this](auto tokens) { return rarity(tokens); }, blend_options_.seed});
-  RH_TRY(reading_.blend, recall::blend(context, *selector, blend_options_.share));
+  RH_TRY(reading_.blend, recall::blend(*memory_.passes, context, *selector, blend_options_));
   answer_.usage.probe_tokens += static_cast<int>(reading_.blend.selection.rows);
   answer_.timing.blend_ms = ms_between(begin, now_ns());
   return {};
@@ -209,6 +209,8 @@ Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request reques
     provenance += fmt::format(";{}@{}", reading_.passages[i].passage.id, reading_.shifts[i]);
   }
   state->blended = reading_.blend.tokens;
+  state->fresh.count = reading_.blend.fresh.count;
+  for (const store::PagePin& page : reading_.blend.fresh.pages) state->fresh.pages.push_back(page.share());
   state->prefix_key = {"reuse", provenance};
   return state;
 }
@@ -245,7 +247,7 @@ void Memory::Asking::account(const Response& response) {
   AskUsage& usage = answer_.usage;
   usage.prompt_tokens = response.usage.prompt_tokens;
   usage.cached_tokens = response.usage.cached_tokens - made_tokens_;
-  usage.recomputed_tokens = static_cast<int>(reading_.blend.tokens.size());
+  usage.recomputed_tokens = reading_.blend.recomputed();
   usage.evaluated_tokens = response.usage.evaluated_tokens + made_tokens_;
   usage.generated_tokens = response.usage.generated_tokens;
   usage.sparse_tokens = response.usage.sparse_tokens;

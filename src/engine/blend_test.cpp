@@ -52,9 +52,9 @@ class BlendTest : public PassesFixture {
     context.question_position = tail_position_;
     return context;
   }
-  recall::Blend blend(BlendSelector kind, double share) {
+  recall::Blend blend(BlendSelector kind, double share, int rounds = 1) {
     const auto selector = recall::make_selector(kind, {passes_.get(), rarity(), 7});
-    auto result = recall::blend(context(), *selector, share);
+    auto result = recall::blend(*passes_, context(), *selector, {kind, share, rounds});
     EXPECT_TRUE(result.ok()) << result.error().message;
     return result.ok() ? std::move(result).value() : recall::Blend{};
   }
@@ -85,6 +85,8 @@ class BlendTest : public PassesFixture {
       state->prompt.insert(state->prompt.end(), texts_[i].tokens.begin(), texts_[i].tokens.end());
     }
     state->blended = blend.tokens;
+    state->fresh.count = blend.fresh.count;
+    for (const store::PagePin& page : blend.fresh.pages) state->fresh.pages.push_back(page.share());
     state->prompt.insert(state->prompt.end(), question_.begin(), question_.end());
     state->tokens = state->prompt;
     state->response.usage.prompt_tokens = static_cast<int>(state->prompt.size());
@@ -139,13 +141,9 @@ class BlendTest : public PassesFixture {
   int32_t tail_position_ = 0;
 };
 
-constexpr BlendSelector kEverySelector[] = {BlendSelector::kAttention,      BlendSelector::kFirst,
-                                            BlendSelector::kAttentionFirst, BlendSelector::kDeviation,
-                                            BlendSelector::kBoundary,       BlendSelector::kRandom};
-
 TEST_F(BlendTest, EverySelectorRanksTokensOnceAndNoneOfAnExactPassage) {
   read({passage(50, 1), passage(70, 2), passage(3, 3), passage(64, 4)});
-  for (const BlendSelector kind : kEverySelector) {
+  for (const BlendSelector kind : kBlendSelectors) {
     const auto selector = recall::make_selector(kind, {passes_.get(), rarity(), 7});
     const auto ranking = selector->rank(context());
     ASSERT_TRUE(ranking.ok()) << to_string(kind) << ": " << ranking.error().message;
@@ -188,11 +186,16 @@ TEST_F(BlendTest, TheShareIsOfAllTokensAndFirstTakesTheStartOfEachPassage) {
 TEST_F(BlendTest, SharesOutOfRangeAndSharedPositionsAreRefused) {
   read({passage(50, 1), passage(70, 2)});
   const auto selector = recall::make_selector(BlendSelector::kFirst, {passes_.get(), rarity(), 7});
-  EXPECT_FALSE(recall::blend(context(), *selector, -0.1).ok());
-  EXPECT_FALSE(recall::blend(context(), *selector, 1.1).ok());
-  EXPECT_FALSE(recall::blend(context(), *selector, std::nan("")).ok());
+  const auto refused = [&](double share, int rounds) {
+    return !recall::blend(*passes_, context(), *selector, {BlendSelector::kFirst, share, rounds}).ok();
+  };
+  EXPECT_TRUE(refused(-0.1, 1));
+  EXPECT_TRUE(refused(1.1, 1));
+  EXPECT_TRUE(refused(std::nan(""), 1));
+  EXPECT_TRUE(refused(0.5, 0));
+  EXPECT_TRUE(refused(0.5, kMostBlendRounds + 1));
   read_[1].shift = read_[0].shift;
-  const auto parallel = recall::blend(context(), *selector, 0.5);
+  const auto parallel = recall::blend(*passes_, context(), *selector, {BlendSelector::kFirst, 0.5});
   ASSERT_FALSE(parallel.ok());
   EXPECT_EQ(parallel.error().kind, ErrorKind::kInvalidArgument);
 }
@@ -243,7 +246,7 @@ TEST_F(BlendTest, BlendingEveryTokenIsFullAttentionByteForByte) {
   append(full, documents, 16);
   full.adopt_passage({}, 0, 0);  // seals the page that stands open, as private pages are
   const std::vector<float> expected = append(full, question_, 16);
-  for (const BlendSelector kind : kEverySelector) {
+  for (const BlendSelector kind : kBlendSelectors) {
     const Response response = run(blend(kind, 1.0), 1);
     ASSERT_EQ(response.tokens.size(), 1u);
     EXPECT_EQ(response.tokens[0].logits, expected) << to_string(kind);
@@ -263,6 +266,54 @@ TEST_F(BlendTest, MoreTokensComeCloserToFullAttention) {
   EXPECT_GT(none, 1e-3);
   EXPECT_LT(most, none);
   EXPECT_LT(distance(1.0), 1e-3 * none + 1e-4);
+}
+
+TEST_F(BlendTest, TheLastSelectorTakesTheEndOfEachPassage) {
+  read({passage(50, 1), passage(70, 2), passage(30, 3)});
+  const recall::Blend blended = blend(BlendSelector::kLast, 0.1);
+  EXPECT_EQ(blended.left_out[1], (std::vector<int32_t>{62, 63, 64, 65, 66, 67, 68, 69}));
+  EXPECT_EQ(blended.left_out[2], (std::vector<int32_t>{23, 24, 25, 26, 27, 28, 29}));
+}
+
+// With a selector that does not look, rounds choose the same tokens; the rows of the first round have run
+// before those of the second, and what differs is only that they have not seen them.
+TEST_F(BlendTest, RoundsEvaluateEveryChosenTokenOnce) {
+  read({passage(50, 1), passage(70, 2), passage(90, 3)});
+  const recall::Blend one = blend(BlendSelector::kFirst, 0.4);
+  const recall::Blend three = blend(BlendSelector::kFirst, 0.4, 3);
+  EXPECT_EQ(three.left_out, one.left_out);
+  EXPECT_EQ(three.recomputed(), 84);
+  EXPECT_EQ(three.fresh.count, 56);
+  EXPECT_EQ(three.tokens.size(), 28u);
+  std::set<int32_t> positions;
+  int slots = 0;
+  for (const store::PagePin& page : three.fresh.pages) {
+    for (int slot = 0; slot < page->count; ++slot, ++slots) positions.insert(page->positions[slot]);
+  }
+  EXPECT_EQ(slots, three.fresh.count);
+  for (const recall::BlendedToken& token : three.tokens) positions.insert(token.position);
+  EXPECT_EQ(positions.size(), 84u);
+  const Response response = run(three, 2);
+  EXPECT_EQ(response.usage.evaluated_tokens, 6 + 84);
+  EXPECT_EQ(response.usage.cached_tokens, prefix_tokens() + 210);
+}
+
+// "first" takes tokens whose predecessors were taken before or in the same round, but for those of later
+// passages: with two passages to choose from, of which one is chosen whole first, rounds are exact.
+TEST_F(BlendTest, RoundsThatGoForwardEqualOneRound) {
+  read({passage(50, 1), passage(64, 2)});
+  const std::vector<float> one = run(blend(BlendSelector::kFirst, 0.5), 1).tokens.at(0).logits;
+  const std::vector<float> rounds = run(blend(BlendSelector::kFirst, 0.5, 4), 1).tokens.at(0).logits;
+  for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(rounds[i], one[i], 1e-4) << i;
+}
+
+TEST_F(BlendTest, EveryRoundLooksAtWhatIsStillStored) {
+  read({passage(50, 1), passage(70, 2), passage(90, 3)});
+  const recall::Blend rounds = blend(BlendSelector::kAttention, 0.3, 2);
+  EXPECT_EQ(rounds.selection.charged, 12);
+  EXPECT_EQ(rounds.recomputed(), 63);
+  // At a share of 1 there is one round: the result is full attention.
+  EXPECT_EQ(blend(BlendSelector::kAttention, 1.0, 4).fresh.count, 0);
 }
 
 TEST_F(BlendTest, TokensAreAccountedForExactly) {
@@ -299,7 +350,8 @@ TEST_F(BlendTest, SharedPagesStayAsTheyAreUnderManyBlendedRequests) {
   std::vector<std::shared_ptr<engine::RequestState>> requests;
   std::vector<std::vector<float>> alone;
   for (int i = 0; i < 32; ++i) {
-    const recall::Blend blended = blend(kEverySelector[i % 6], (i % 11) / 10.0);
+    const recall::Blend blended =
+        blend(kBlendSelectors[i % kBlendSelectors.size()], (i % 11) / 10.0, 1 + i % 3);
     alone.push_back(run(blended, 3).tokens.back().logits);
     requests.push_back(request(blended, 3));
   }
@@ -316,7 +368,7 @@ TEST_F(BlendTest, SharedPagesStayAsTheyAreUnderManyBlendedRequests) {
 
 TEST_F(BlendTest, APoolTooSmallForAllPreemptsBlendedRequestsWithoutHarm) {
   read({passage(50, 1), passage(70, 2), passage(90, 3)});
-  const recall::Blend blended = blend(BlendSelector::kFirst, 0.5);
+  const recall::Blend blended = blend(BlendSelector::kFirst, 0.5, 2);
   const std::vector<float> alone = run(blended, 40).tokens.back().logits;
   const auto stats = pool_->stats();
   // What is left holds the private pages of a few requests only.

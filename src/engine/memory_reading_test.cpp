@@ -157,9 +157,7 @@ TEST_F(MemoryTest, BlendCountsWhatItEvaluatesAgainAndAllOfItIsFullAttention) {
     write("d" + std::to_string(i) + ".txt", paragraphs(6, "lamp" + std::to_string(i)));
   auto memory = open();
   add(*memory);
-  for (const BlendSelector selector :
-       {BlendSelector::kAttention, BlendSelector::kFirst, BlendSelector::kAttentionFirst,
-        BlendSelector::kDeviation, BlendSelector::kBoundary, BlendSelector::kRandom}) {
+  for (const BlendSelector selector : kBlendSelectors) {
     AskOptions asked = asking("Where is lamp3?", ReadPolicy::kBlend);
     asked.blend = {selector, 0.25, 1};
     const Answer answer = ask(*memory, asked);

@@ -41,6 +41,7 @@ struct RequestState {
   // names them.
   std::vector<ContextRun> runs;
   std::vector<recall::BlendedToken> blended;  // by position; evaluated before what stands behind the runs
+  recall::FreshTokens fresh;                  // left out of runs and evaluated already
   // The last tokens of the prompt whose places the response gets the logits of (prompt_logits).
   int scored_tokens = 0;
   bool use_prefix_cache = true;

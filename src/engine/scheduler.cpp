@@ -183,7 +183,8 @@ bool Scheduler::make_room(int blocks) {
 
 // What was computed over blended passages is like nothing that another request could ask for.
 bool Scheduler::uses_prefix_cache(const RequestState& request) const {
-  return options_.prefix_cache && request.use_prefix_cache && request.blended.empty();
+  return options_.prefix_cache && request.use_prefix_cache && request.blended.empty() &&
+         request.fresh.count == 0;
 }
 
 // A prompt is worth waiting for when a running request will soon have put more of it into the cache than is
@@ -228,6 +229,7 @@ bool Scheduler::try_admit(const Handle& handle) {
   for (const ContextRun& run : request.runs) {
     request.sequence.adopt_passage(run.pages, run.tokens, run.shift, run.left_out);
   }
+  request.sequence.adopt_fresh(request.fresh.pages);
   if (!request.blended.empty()) {
     std::vector<int32_t> positions;
     for (const recall::BlendedToken& blended : request.blended) positions.push_back(blended.position);
@@ -252,7 +254,8 @@ bool Scheduler::try_admit(const Handle& handle) {
   request.admitted_ns = now_ns();
   Usage& usage = request.response.usage;
   usage.cached_tokens = match.tokens;
-  usage.evaluated_tokens = usage.prompt_tokens - match.tokens + static_cast<int>(request.blended.size());
+  usage.evaluated_tokens =
+      usage.prompt_tokens - match.tokens + static_cast<int>(request.blended.size()) + request.fresh.count;
   request.response.timing.queue_ms = ms_between(request.submitted_ns, request.admitted_ns);
   tracer_.span("queue", request.submitted_ns, request.admitted_ns, request.id);
   if (match.tokens + 1 < usage.prompt_tokens && caches && request.runs.empty()) {

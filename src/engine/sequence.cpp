@@ -167,6 +167,17 @@ void Sequence::adopt_passage(std::span<const store::PagePin> pages, int tokens, 
   position_ = std::max(position_, shift + tokens);
 }
 
+void Sequence::adopt_fresh(std::span<const store::PagePin> pages) {
+  if (pages.empty()) return;
+  entries_.resize(used());
+  if (!entries_.empty()) entries_.back().capacity = entries_.back().slots;
+  for (const store::PagePin& pin : pages) {
+    Entry entry{pin.share(), 0, pin->count, pin->count};
+    entry.scattered = true;
+    entries_.push_back(std::move(entry));
+  }
+}
+
 void Sequence::blend_tokens(std::vector<int32_t> positions) {
   assert(scattered_left() == 0 && std::is_sorted(positions.begin(), positions.end()));
   entries_.resize(used());

@@ -8,7 +8,8 @@
 // is read at shift_i; dropping pages from the middle only lowers the shifts of those behind, so a
 // conversation of any length stays inside the trained range (design: "long lives"). Blending: tokens of a
 // passage that are left out of its shared pages are evaluated again as *scattered* rows, at the positions the
-// passage gives them; their fresh keys fill private pages (blend_tokens). Threads: one at a time.
+// passage gives them; their fresh keys fill private pages (blend_tokens), or lie in
+// such pages already (adopt_fresh). Threads: one at a time.
 // Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
 #pragma once
 
@@ -55,6 +56,9 @@ class Sequence {
   // rows stand behind the furthest position so far. `left_out`: tokens of it that nobody sees, ascending.
   void adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift,
                      std::span<const int32_t> left_out = {});
+  // Private pages that hold fresh keys already, at the positions that the pages say: for tokens that were
+  // left out of passages taken in before, whose own tokens() counts them as.
+  void adopt_fresh(std::span<const store::PagePin> pages);
   // The next rows are scattered ones, at these positions, ascending: fresh keys for tokens that were left out
   // of passages. tokens() counts those tokens as passages' own already.
   void blend_tokens(std::vector<int32_t> positions);

@@ -11,10 +11,6 @@ namespace rhapsode::engine {
 
 namespace {
 
-constexpr BlendSelector kSelectors[] = {BlendSelector::kAttention,      BlendSelector::kFirst,
-                                        BlendSelector::kAttentionFirst, BlendSelector::kDeviation,
-                                        BlendSelector::kBoundary,       BlendSelector::kRandom};
-
 std::string name_of(const model::MeasuredReading& reading) {
   if (reading.policy != to_string(ReadPolicy::kBlend)) return reading.policy;
   return fmt::format("blend of {:.0f} % by {}", 100 * reading.share, reading.selector);
@@ -35,7 +31,7 @@ PolicyChoice choice_of(const model::MeasuredReading& reading) {
   choice.policy = ReadPolicy::kReuse;
   if (reading.policy == to_string(ReadPolicy::kBlend)) {
     choice.policy = ReadPolicy::kBlend;
-    for (const BlendSelector selector : kSelectors) {
+    for (const BlendSelector selector : kBlendSelectors) {
       if (reading.selector == to_string(selector)) choice.blend.selector = selector;
     }
     choice.blend.share = reading.share;

@@ -108,7 +108,8 @@ TEST(MeasuredReadings, AreMeansWithPairedLossesByGroupTheCheapestFirst) {
 TEST(ContextNames, AreReadBackAndWrongOnesRefused) {
   for (const char* name :
        {"closed", "gold", "full", "reuse", "routed", "bm25", "latent", "own:prefix", "routed:full",
-        "routed:reorder", "own:blend=attention+first@15", "routed:blend=deviation@2.5", "bm25:reuse"}) {
+        "routed:reorder", "own:blend=attention+first@15", "routed:blend=deviation@2.5", "bm25:reuse",
+        "routed:blend=attention@15x2", "own:blend=attention+last@10x8"}) {
     const auto context = context_named(name);
     ASSERT_TRUE(context) << name;
     EXPECT_EQ(to_string(*context), name);

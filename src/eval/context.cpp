@@ -13,9 +13,6 @@ using Kind = Context::Kind;
 constexpr std::array<const char*, 7> kKinds{"closed", "gold", "own", "routed", "bm25", "latent", "judged"};
 constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
                                ReadPolicy::kReuse, ReadPolicy::kBlend};
-constexpr std::array kSelectors{BlendSelector::kAttention,      BlendSelector::kFirst,
-                                BlendSelector::kAttentionFirst, BlendSelector::kDeviation,
-                                BlendSelector::kBoundary,       BlendSelector::kRandom};
 
 // The part before `separator`, which is cut off `text` with it; all of `text` when there is none.
 std::string_view take_until(std::string_view& text, char separator) {
@@ -25,9 +22,15 @@ std::string_view take_until(std::string_view& text, char separator) {
   return head;
 }
 
-bool read_percent(std::string_view text, double& percent) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
-  return error == std::errc() && end == text.data() + text.size() && percent >= 0 && percent <= 100;
+// "15" or, in several rounds, "15x2".
+bool read_share(std::string_view text, Context& context) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), context.percent);
+  const char* const last = text.data() + text.size();
+  if (error != std::errc() || context.percent < 0 || context.percent > 100) return false;
+  if (end == last) return true;
+  if (*end != 'x') return false;
+  const auto [stop, wrong] = std::from_chars(end + 1, last, context.rounds);
+  return wrong == std::errc() && stop == last && context.rounds >= 1 && context.rounds <= kMostBlendRounds;
 }
 
 bool read_reading(std::string_view text, Context& context) {
@@ -41,17 +44,17 @@ bool read_reading(std::string_view text, Context& context) {
   if (context.policy != ReadPolicy::kBlend) return false;
   const bool has_percent = text.find('@') != std::string_view::npos;
   const std::string_view name = take_until(text, '@');
-  const auto selector = std::find_if(kSelectors.begin(), kSelectors.end(),
+  const auto selector = std::find_if(kBlendSelectors.begin(), kBlendSelectors.end(),
                                      [&](BlendSelector s) { return name == rhapsode::to_string(s); });
-  if (selector == kSelectors.end()) return false;
+  if (selector == kBlendSelectors.end()) return false;
   context.selector = *selector;
-  return !has_percent || read_percent(text, context.percent);
+  return !has_percent || read_share(text, context);
 }
 
 auto rank_of(const Context& context) {
   const auto reading = std::find(kReadings.begin(), kReadings.end(), context.policy) - kReadings.begin();
   return std::tuple(context.kind, context.policy == ReadPolicy::kAuto ? -1 : reading, context.selector,
-                    context.percent);
+                    context.percent, context.rounds);
 }
 
 }  // namespace
@@ -63,7 +66,8 @@ std::string to_string(const Context& context) {
   if (context.policy == ReadPolicy::kAuto) return name;
   name += std::string(":") + rhapsode::to_string(context.policy);
   if (context.policy != ReadPolicy::kBlend) return name;
-  return name + fmt::format("={}@{:g}", rhapsode::to_string(context.selector), context.percent);
+  name += fmt::format("={}@{:g}", rhapsode::to_string(context.selector), context.percent);
+  return context.rounds == 1 ? name : name + fmt::format("x{}", context.rounds);
 }
 
 std::optional<Context> context_named(std::string_view name) {

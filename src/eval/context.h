@@ -26,6 +26,7 @@ struct Context {
   ReadPolicy policy = ReadPolicy::kAuto;
   BlendSelector selector = BlendSelector::kAttentionFirst;  // of blend
   double percent = 15;
+  int rounds = 1;
 
   bool operator==(const Context&) const = default;
 

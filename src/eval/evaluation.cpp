@@ -134,7 +134,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
   request.question = question.text;
   request.closed = context.kind == Context::Kind::kClosed;
   request.policy = policy_of(context, options_);
-  request.blend = {context.selector, context.percent / 100, options_.seed};
+  request.blend = {context.selector, context.percent / 100, context.rounds, options_.seed};
   request.most_passages = options_.passages;
   request.best_first = options_.best_first;
   request.budget_tokens = options_.budget_tokens;

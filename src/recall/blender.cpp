@@ -20,27 +20,95 @@ Status check_sequential(const BlendContext& context) {
   return {};
 }
 
+// The tokens of a blend that one round chose, evaluated where they stand: they see what is fresh so far, one
+// another, and the rest as it was stored.
+Status evaluate(PassRunner& runner, const BlendContext& context, Blend& blend) {
+  std::vector<BlendedToken> rows = std::move(blend.tokens);
+  blend.tokens.clear();
+  const auto by_position = [](const BlendedToken& a, const BlendedToken& b) {
+    return a.position < b.position;
+  };
+  std::sort(rows.begin(), rows.end(), by_position);
+  const auto count = static_cast<int>(rows.size());
+  RH_TRY(std::vector<store::PagePin> pages, runner.take_pages(pages_for(count)));
+  for (int i = 0; i < count; ++i) {
+    pages[i / kernels::kPageTokens]->positions[i % kernels::kPageTokens] = rows[i].position;
+    pages[i / kernels::kPageTokens]->consecutive = false;
+  }
+  const ReadReferences read = read_references(context);
+  for (int begin = 0; begin < count;) {
+    const int end = std::min(count, begin + runner.most_rows());
+    PassBatch batch;
+    batch.plan.sequences.push_back({0, end - begin, read.references, {}, {}});
+    add_references(pages, end, 0, batch.plan.sequences.front().references);
+    for (int i = begin; i < end; ++i) {
+      batch.tokens.push_back(rows[i].token);
+      batch.plan.positions.push_back(rows[i].position);
+      batch.plan.writes.push_back({pages[i / kernels::kPageTokens].get(), i % kernels::kPageTokens});
+    }
+    RH_TRY_STATUS(runner.run(batch, model::PassGoal::kEncode, [](std::span<const float>) {}));
+    set_filled(pages, end);
+    begin = end;
+  }
+  for (store::PagePin& page : pages) blend.fresh.pages.push_back(std::move(page));
+  blend.fresh.count += count;
+  return {};
+}
+
+// Adds the best of a ranking that were not chosen yet.
+void choose(const BlendContext& context, const Ranking& ranking, size_t wanted, Blend& blend) {
+  for (const auto& [passage, token] : ranking) {
+    if (wanted == 0) break;
+    std::vector<int32_t>& chosen = blend.left_out[passage];
+    const auto place = std::lower_bound(chosen.begin(), chosen.end(), token);
+    if (place != chosen.end() && *place == token) continue;
+    chosen.insert(place, token);
+    const BlendPassage& read = context.passages[passage];
+    blend.tokens.push_back({read.tokens->tokens[token], read.shift + token});
+    --wanted;
+  }
+}
+
+Status check_options(const BlendOptions& options) {
+  if (!(options.share >= 0 && options.share <= 1)) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "a blend of {} of the tokens has no meaning: give a share from 0 to 1", options.share);
+  }
+  if (options.rounds < 1 || options.rounds > kMostBlendRounds) {
+    return make_error(ErrorKind::kInvalidArgument, "a blend cannot be chosen in {} rounds: give 1 to {}",
+                      options.rounds, kMostBlendRounds);
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<Blend> blend(const BlendContext& context, TokenSelector& selector, double share) {
-  if (!(share >= 0 && share <= 1)) {
-    return make_error(ErrorKind::kInvalidArgument,
-                      "a blend of {} of the tokens has no meaning: give a share from 0 to 1", share);
-  }
+Result<Blend> blend(PassRunner& runner, const BlendContext& context, TokenSelector& selector,
+                    const BlendOptions& options) {
+  RH_TRY_STATUS(check_options(options));
   RH_TRY_STATUS(check_sequential(context));
   Blend result;
   result.left_out.resize(context.passages.size());
-  const auto wanted = static_cast<size_t>(std::llround(share * context.tokens()));
-  if (wanted == 0) return result;
-  RH_TRY(const Ranking ranking, selector.rank(context));
-  result.selection = selector.cost();
-  for (size_t i = 0; i < std::min(wanted, ranking.size()); ++i) {
-    const auto [passage, token] = ranking[i];
-    result.left_out[passage].push_back(token);
-    const BlendPassage& read = context.passages[passage];
-    result.tokens.push_back({read.tokens->tokens[token], read.shift + token});
+  const auto total = static_cast<size_t>(context.tokens());
+  const auto wanted = static_cast<size_t>(std::llround(options.share * static_cast<double>(total)));
+  const auto rounds = wanted == total ? 1 : static_cast<size_t>(options.rounds);
+  BlendContext now = context;
+  for (size_t round = 0; round < rounds; ++round) {
+    const size_t more = wanted * (round + 1) / rounds - wanted * round / rounds;
+    if (more == 0) continue;
+    if (!result.tokens.empty()) {
+      RH_TRY_STATUS(evaluate(runner, now, result));
+      now.fresh.clear();
+      for (const store::PagePin& page : result.fresh.pages) {
+        now.fresh.push_back({page.get(), 0, false, kernels::first_slots(page->count)});
+      }
+    }
+    RH_TRY(const Ranking ranking, selector.rank(now));
+    result.selection.rows += selector.cost().rows;
+    result.selection.charged += selector.cost().charged;
+    choose(context, ranking, more, result);
+    now.left_out = result.left_out;
   }
-  for (std::vector<int32_t>& tokens : result.left_out) std::sort(tokens.begin(), tokens.end());
   std::sort(result.tokens.begin(), result.tokens.end(),
             [](const BlendedToken& a, const BlendedToken& b) { return a.position < b.position; });
   return result;

@@ -60,6 +60,20 @@ class FirstTokens final : public TokenSelector {
   }
 };
 
+class LastTokens final : public TokenSelector {
+ public:
+  Result<Ranking> rank(const BlendContext& context) override {
+    Ranking tokens = selectable(context);
+    const auto from_end = [&](const DocumentToken& t) {
+      return context.passages[t.passage].size() - t.token;
+    };
+    std::stable_sort(tokens.begin(), tokens.end(), [&](const DocumentToken& a, const DocumentToken& b) {
+      return from_end(a) < from_end(b);
+    });
+    return tokens;
+  }
+};
+
 class RandomTokens final : public TokenSelector {
  public:
   explicit RandomTokens(uint32_t seed) : seed_(seed) {}
@@ -116,19 +130,16 @@ class AttendedTokens final : public TokenSelector {
 };
 
 Result<std::vector<std::vector<double>>> AttendedTokens::mass_by_passage(const BlendContext& context) {
-  std::vector<kernels::PageReference> references = context.prefix;
+  const ReadReferences read = read_references(context);
   std::vector<std::vector<double>> mass;
-  for (const BlendPassage& passage : context.passages) {
-    add_references(passage.pages, passage.size(), passage.shift, references);
-    mass.emplace_back(passage.size());
-  }
+  for (const BlendPassage& passage : context.passages) mass.emplace_back(passage.size());
   const int count = static_cast<int>(context.question.size());
   RH_TRY(std::vector<store::PagePin> own, take_frame_pages(runner_, count));
   for (int begin = 0; begin < count;) {
     const int end = std::min(count, begin + runner_.most_rows());
     PassBatch batch;
     batch.mass = true;
-    batch.plan.sequences.push_back({0, end - begin, references, {}, {}});
+    batch.plan.sequences.push_back({0, end - begin, read.references, {}, {}});
     add_references(own, end, context.question_position, batch.plan.sequences.front().references);
     for (int token = begin; token < end; ++token) {
       batch.tokens.push_back(context.question[token]);
@@ -136,12 +147,11 @@ Result<std::vector<std::vector<double>>> AttendedTokens::mass_by_passage(const B
       batch.plan.writes.push_back({own[token / kPageTokens].get(), token % kPageTokens});
     }
     RH_TRY(const AttentionMass sums, runner_.attention_mass(batch));
-    size_t page = context.prefix.size();
-    for (std::vector<double>& passage : mass) {
-      for (size_t token = 0; token < passage.size(); ++token) {
-        passage[token] += sums.front()[(page + token / kPageTokens) * kPageTokens + token % kPageTokens];
+    for (size_t p = 0; p < mass.size(); ++p) {
+      for (size_t token = 0; token < mass[p].size(); ++token) {
+        const int place = read.places[p][token / kPageTokens];
+        if (place >= 0) mass[p][token] += sums.front()[place * kPageTokens + token % kPageTokens];
       }
-      page += pages_for(static_cast<int>(passage.size()));
     }
     set_filled(own, end);
     begin = end;
@@ -237,6 +247,28 @@ int BlendContext::tokens() const {
   return total;
 }
 
+ReadReferences read_references(const BlendContext& context) {
+  ReadReferences read;
+  read.references = context.prefix;
+  for (size_t p = 0; p < context.passages.size(); ++p) {
+    const BlendPassage& passage = context.passages[p];
+    std::vector<kernels::PageReference> pages;
+    add_references(passage.pages, passage.size(), passage.shift, pages);
+    if (!context.left_out.empty()) {
+      for (const int32_t token : context.left_out[p]) {
+        pages[token / kPageTokens].mask &= ~(1ull << (token % kPageTokens));
+      }
+    }
+    read.places.emplace_back();
+    for (const kernels::PageReference& page : pages) {
+      read.places.back().push_back(page.mask == 0 ? -1 : static_cast<int>(read.references.size()));
+      if (page.mask != 0) read.references.push_back(page);
+    }
+  }
+  read.references.insert(read.references.end(), context.fresh.begin(), context.fresh.end());
+  return read;
+}
+
 Ranking merge_rankings(std::span<const Ranking> rankings) {
   Ranking merged;
   std::set<DocumentToken> taken;
@@ -260,6 +292,11 @@ std::unique_ptr<TokenSelector> make_selector(BlendSelector kind, SelectorParts p
       return std::make_unique<AttendedTokens>(*parts.runner);
     case BlendSelector::kFirst:
       return std::make_unique<FirstTokens>();
+    case BlendSelector::kLast:
+      return std::make_unique<LastTokens>();
+    case BlendSelector::kAttentionLast:
+      return std::make_unique<Union>(std::make_unique<AttendedTokens>(*parts.runner),
+                                     std::make_unique<LastTokens>());
     case BlendSelector::kAttentionFirst:
       return std::make_unique<Union>(std::make_unique<AttendedTokens>(*parts.runner),
                                      std::make_unique<FirstTokens>());

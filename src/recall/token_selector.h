@@ -35,11 +35,22 @@ struct BlendPassage {
 struct BlendContext {
   std::vector<kernels::PageReference> prefix;  // the encoding prefix
   std::span<const BlendPassage> passages;      // in reading order
-  std::span<const int32_t> question;           // its tokens
+  // Of each passage, tokens that were evaluated again already, ascending; empty: none of any. Their keys lie
+  // in the pages of `fresh`.
+  std::span<const std::vector<int32_t>> left_out;
+  std::vector<kernels::PageReference> fresh;
+  std::span<const int32_t> question;  // its tokens
   int32_t question_position = 0;
 
   int tokens() const;  // of all passages
 };
+
+// What is attended to: the prefix, the passages' pages less what is left out, fresh pages.
+struct ReadReferences {
+  std::vector<kernels::PageReference> references;
+  std::vector<std::vector<int>> places;  // of each passage's pages in `references`; -1: nothing of it is seen
+};
+ReadReferences read_references(const BlendContext& context);
 
 struct DocumentToken {
   int passage = 0;
