@@ -10,6 +10,7 @@
 #include "engine/routing_file.h"
 #include "engine/runner_options.h"
 #include "model/file_hash.h"
+#include "recall/links.h"
 
 namespace rhapsode {
 
@@ -237,7 +238,8 @@ Status Memory::Impl::set_up() {
   catalog_options.create = options.create;
   catalog_options.read_only = options.read_only;
   RH_TRY(catalog, store::Catalog::open(catalog_options));
-  return adopt_settings();
+  RH_TRY_STATUS(adopt_settings());
+  return options.read_only ? Status{} : recall::sync_mentions(*catalog);
 }
 
 bool Memory::Impl::with_writer(const std::function<Status(store::Catalog&)>& change) {

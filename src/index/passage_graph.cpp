@@ -17,8 +17,9 @@ struct Edge {
 // An edge each way for each mention two passages share.
 std::vector<Edge> edges_of(std::vector<PassageMention>& mentions, int most_passages) {
   const auto key = [](const PassageMention& one) { return std::tuple(one.mention, one.passage); };
-  std::sort(mentions.begin(), mentions.end(),
-            [&](const PassageMention& a, const PassageMention& b) { return key(a) < key(b); });
+  std::sort(mentions.begin(), mentions.end(), [&](const PassageMention& a, const PassageMention& b) {
+    return std::tuple(key(a), a.weak) < std::tuple(key(b), b.weak);
+  });
   mentions.erase(
       std::unique(mentions.begin(), mentions.end(),
                   [&](const PassageMention& a, const PassageMention& b) { return key(a) == key(b); }),
@@ -31,7 +32,7 @@ std::vector<Edge> edges_of(std::vector<PassageMention>& mentions, int most_passa
     if (count > 1 && count <= static_cast<size_t>(most_passages)) {
       for (size_t a = begin; a < end; ++a) {
         for (size_t b = begin; b < end; ++b) {
-          if (a != b)
+          if (a != b && !(mentions[a].weak && mentions[b].weak))
             edges.push_back({mentions[a].passage, mentions[b].passage, 1.0f / static_cast<float>(count)});
         }
       }

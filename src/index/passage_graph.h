@@ -23,6 +23,7 @@ struct GraphOptions {
 struct PassageMention {
   int64_t passage = 0;
   int64_t mention = 0;
+  bool weak = false;  // links to those that hold it otherwise, not to others that hold it weakly
 };
 
 struct Link {
@@ -37,7 +38,7 @@ struct PageRankOptions {
 
 class PassageGraph {
  public:
-  // Repeated pairs count once.
+  // Repeated pairs count once, weakly only if all of them are weak.
   static PassageGraph build(std::vector<PassageMention> mentions, const GraphOptions& options = {});
 
   size_t passages() const { return ids_.size(); }

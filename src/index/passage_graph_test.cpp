@@ -38,6 +38,15 @@ TEST(PassageGraph, HubsLinkNothing) {
   EXPECT_EQ(PassageGraph::build(mentions).links(), 8u * 7u);
 }
 
+TEST(PassageGraph, WeakHoldersLinkOnlyToOthers) {
+  const PassageGraph graph = PassageGraph::build({{1, 10}, {2, 10, true}, {3, 10, true}, {1, 10, true}});
+  EXPECT_EQ(graph.links_of(1).size(), 2u);
+  ASSERT_EQ(graph.links_of(2).size(), 1u);
+  EXPECT_EQ(graph.links_of(2)[0].passage, 1);
+  EXPECT_FLOAT_EQ(graph.links_of(2)[0].weight, 1.0f / 3);
+  EXPECT_EQ(PassageGraph::build({{2, 10, true}, {3, 10, true}}).links(), 0u);
+}
+
 TEST(PassageGraph, KeepsTheHeaviestLinks) {
   std::vector<PassageMention> mentions;
   for (int64_t p = 1; p < 60; ++p) {

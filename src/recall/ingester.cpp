@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/iso_time.h"
 #include "base/sha256.h"
+#include "recall/links.h"
 #include "store/host_pages.h"
 #include "store/kv_codec.h"
 #include "text/passage.h"
@@ -241,6 +242,7 @@ Status Ingester::begin(Cut cut, Run& run) {
   for (const std::string& warning : cut.warnings) run.report.warnings.push_back({cut.source.name, warning});
   RH_TRY(std::optional<store::ContentInfo> known, catalog_.find_content(cut.key));
   if (!known) {
+    add_mentions(cut.content);
     RH_TRY(known, catalog_.begin_content(cut.key, cut.content));
   }
   Content content;

@@ -65,12 +65,11 @@ Result<std::unique_ptr<Database>> open_database(const CatalogOptions& options) {
   const fs::path path = options.folder / "catalog.db";
   const DatabaseOptions how{options.read_only, options.create, options.wait_ms};
   RH_TRY(auto database, Database::open(path, how));
-  RH_TRY(const bool made, check_schema(*database));
-  if (!made && (options.read_only || !options.create)) return not_there(options.folder);
-  if (!made) {
-    RH_TRY_STATUS(create_schema(*database));
-    RH_TRY_STATUS(sync_directory(options.folder));
-  }
+  RH_TRY(const int version, schema_version(*database));
+  if (version == 0 && (options.read_only || !options.create)) return not_there(options.folder);
+  if (options.read_only || version == kCatalogVersion) return database;
+  RH_TRY_STATUS(upgrade_schema(*database, version));
+  if (version == 0) RH_TRY_STATUS(sync_directory(options.folder));
   return database;
 }
 

@@ -80,6 +80,8 @@ class Catalog {
   Result<uint64_t> evict_kv(std::string_view fingerprint, uint64_t bytes);
   // The passage's KV is damaged: it is never handed out again, and counted.
   Status quarantine(int64_t passage);
+  // Replaces the mentions of contents' passages, found by `version` of the extractor, in one commit.
+  Status put_mentions(int version, std::span<const ContentMentions> contents);
   // Drops codes and KV of every passage (another model takes over); texts and sources stay.
   Status drop_encodings();
 
@@ -103,6 +105,16 @@ class Catalog {
                                               std::span<const int64_t> ids) const;
   // In how many passages each token occurs, and how many passages there are.
   Result<TokenFrequencies> token_frequencies(std::span<const int32_t> tokens) const;
+  // At most `most` contents whose mentions were found by another version of the extractor, or never.
+  Result<std::vector<UnlinkedContent>> contents_without_mentions(int version, int most) const;
+  // What passages mention, by passage and mention. Nothing in a catalog of version 1 that no writer has
+  // opened since.
+  Result<std::vector<PassageMentionRow>> mentions_of(std::span<const int64_t> passages) const;
+  // Every holder, by mention and passage, of what any of these passages mentions, if 2 to `most` passages
+  // hold it and one of them with a kind below `weak_kind`. Holders may be of old or unfinished contents.
+  Result<std::vector<PassageMentionRow>> sharers_of(std::span<const int64_t> passages, int most,
+                                                    int weak_kind) const;
+  Result<std::string> mention_key(int64_t mention) const;
   // The codes of passages in their order (empty where there are none or they are damaged, which stats() and
   // check() count), owned by the catalog until the next writing call or refresh().
   Result<std::vector<CodeView>> codes(std::span<const int64_t> ids) const;

@@ -1,10 +1,16 @@
 // Catalog: counts, and the check of every checksum.
+#include "store/catalog_schema.h"
 #include "store/catalog_state.h"
 
 namespace rhapsode::store {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kMiscountedMentions[] =
+    "SELECT count(*) FROM mentions n WHERE passages <> (SELECT count(*) FROM passage_mentions m JOIN "
+    "passages p "
+    "ON p.id = m.passage JOIN contents c ON c.id = p.content WHERE m.mention = n.id AND c.complete = 1)";
 
 Result<uint64_t> total(Database& database, std::string_view sql) {
   RH_TRY(const int64_t value, database.number(sql));
@@ -38,6 +44,13 @@ Status check_database(Database& database, bool read_only, std::vector<std::strin
   if (counted != there) {
     problems.push_back(
         fmt::format("{}: {} passages are counted, {} are there", database.path().string(), counted, there));
+  }
+  RH_TRY(const int version, schema_version(database));
+  if (version < kMentionsSince) return {};
+  RH_TRY(const int64_t miscounted, database.number(kMiscountedMentions));
+  if (miscounted != 0) {
+    problems.push_back(
+        fmt::format("{}: the passages of {} mentions are miscounted", database.path().string(), miscounted));
   }
   return {};
 }

@@ -78,6 +78,7 @@ Status CatalogState::unindex_content(int64_t content) {
                                 int64_t{token}));
     RH_TRY_STATUS(database->run("DELETE FROM token_df WHERE token = ? AND passages <= 0", int64_t{token}));
   }
+  RH_TRY_STATUS(count_mentions(content, -1));
   return database->run("UPDATE counters SET value = value - ? WHERE name = 'passages'", words.passages);
 }
 
@@ -93,6 +94,7 @@ Status CatalogState::drop_content(int64_t content, Erased& erased) {
   RH_TRY_STATUS(drop_kv_extents(mine));
   for (const int64_t passage : info.passages) RH_TRY_STATUS(drop_code_extent(passage));
   RH_TRY_STATUS(database->run(fmt::format("DELETE FROM passage_words WHERE {}", mine)));
+  RH_TRY_STATUS(drop_mentions(content));
   RH_TRY_STATUS(database->run("DELETE FROM passages WHERE content = ?", content));
   RH_TRY_STATUS(database->run("DELETE FROM contents WHERE id = ?", content));
   constexpr char kUnusedTexts[] = "sha256 NOT IN (SELECT text_sha256 FROM contents)";

@@ -55,6 +55,7 @@ class CatalogEraseTest : public CatalogTest {
       canaries.push_back(
           {"kv", as_text(pattern("kv" + passage_seed(document, i), document.kv_bytes)).substr(0, 200)});
       canaries.push_back({"tokens", as_text(*pack_tokens(record.passages[i].unique_tokens))});
+      canaries.push_back({"mention", record.passages[i].mentions.front().key});
       canaries.push_back({"packed terms", as_text(*pack_terms(encode_terms(record.passages[i].terms)))});
     }
     // A word that shares no beginning with others, so that the index keeps its letters together.

@@ -58,7 +58,7 @@ inline std::vector<std::string> words_of(const std::string& text) {
 }
 
 inline ContentRecord record_of(const Document& document) {
-  ContentRecord record{document.text, "text", "title of " + document.name, document.named_after, {}};
+  ContentRecord record{document.text, "text", "title of " + document.name, document.named_after, {}, 1};
   size_t begin = 0;
   while (begin < document.text.size()) {
     const size_t end = std::min(document.text.find('\n', begin), document.text.size() - 1) + 1;
@@ -69,6 +69,7 @@ inline ContentRecord record_of(const Document& document) {
     place.terms = words_of(document.text.substr(begin, end - begin));
     place.tokens = static_cast<int>(place.terms.size()) + 1;
     for (const std::string& word : place.terms) place.unique_tokens.push_back(token_of(word));
+    if (!place.terms.empty()) place.mentions.push_back({"about " + place.terms.front(), 1});
     record.passages.push_back(std::move(place));
     begin = end;
   }

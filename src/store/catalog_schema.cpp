@@ -1,10 +1,13 @@
 #include "store/catalog_schema.h"
 
+#include <algorithm>
+
 namespace rhapsode::store {
 namespace {
 
 constexpr int64_t kApplicationId = 0x52484150;  // "RHAP"
 
+// Version 1; what later versions added is in catalog_migration.cpp.
 // Ids of contents, passages and segments are never used twice: what holds an old one finds nothing.
 // In `segments`, `bytes` is the committed length and `punched` what of it was given back as holes.
 constexpr char kTables[] = R"(
@@ -63,11 +66,11 @@ CREATE TABLE stale_extents(
 
 }  // namespace
 
-Result<bool> check_schema(Database& database) {
+Result<int> schema_version(Database& database) {
   RH_TRY(const int64_t application, database.number("PRAGMA application_id"));
   RH_TRY(const int64_t version, database.number("PRAGMA user_version"));
   RH_TRY(const int64_t tables, database.number("SELECT count(*) FROM sqlite_schema"));
-  if (application == 0 && version == 0 && tables == 0) return false;
+  if (application == 0 && version == 0 && tables == 0) return 0;
   if (application != kApplicationId) {
     return make_error(ErrorKind::kCorrupt, "{} is a database, but not the catalog of a memory",
                       database.path().string());
@@ -75,16 +78,19 @@ Result<bool> check_schema(Database& database) {
   if (version > kCatalogVersion || version < 1) {
     return make_error(
         ErrorKind::kUnsupported,
-        "{} has format version {}, and this build reads version {}: use the release that wrote it, or "
+        "{} has format version {}, and this build reads versions 1 to {}: use the release that wrote it, or "
         "export the memory there and import it here",
         database.path().string(), version, kCatalogVersion);
   }
-  return true;
+  return static_cast<int>(version);
 }
 
-Status create_schema(Database& database) {
+Status upgrade_schema(Database& database, int from) {
   RH_TRY(Transaction transaction, Transaction::begin(database));
-  RH_TRY_STATUS(database.execute(kTables));
+  if (from == 0) RH_TRY_STATUS(database.execute(kTables));
+  for (int version = std::max(from, 1) + 1; version <= kCatalogVersion; ++version) {
+    RH_TRY_STATUS(migrate_to(database, version));
+  }
   const std::string stamp =
       fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};", kApplicationId, kCatalogVersion);
   RH_TRY_STATUS(database.execute(stamp.c_str()));

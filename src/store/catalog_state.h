@@ -79,6 +79,12 @@ struct CatalogState {
   // Hands over the terms of each passage of a content and sums up the rest.
   Result<ContentWords> each_passage_words(
       int64_t content, const std::function<Status(int64_t passage, const std::string& terms)>& on_passage);
+  // Mentions of a content (catalog_mentions.cpp): stored, counted while the content is complete, dropped with
+  // the keys that nothing else holds.
+  Status store_mentions(int64_t content, int version, std::span<const int64_t> passages,
+                        std::span<const std::vector<MentionKey>> mentions);
+  Status count_mentions(int64_t content, int sign);
+  Status drop_mentions(int64_t content);
   // Drops a content that no version has and counts it in `erased`. The text's file goes with the next sweep,
   // at once by scrub().
   Status drop_content(int64_t content, Erased& erased);

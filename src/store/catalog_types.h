@@ -41,6 +41,13 @@ struct ContentKey {
   std::string recipe;  // reader, cutter, header and tokenizer versions: whatever changes passages
 };
 
+// What a passage speaks of. Kinds are the caller's numbers, 0 to 255; of one key in one passage the smallest
+// counts.
+struct MentionKey {
+  std::string key;
+  int kind = 0;
+};
+
 struct PassagePlace {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -50,6 +57,7 @@ struct PassagePlace {
   int tokens = 0;                      // of header, text and closing blank line, as encoded
   std::vector<std::string> terms;      // of header and text, for BM25
   std::vector<int32_t> unique_tokens;  // of the text, for document frequencies
+  std::vector<MentionKey> mentions;
 };
 
 struct ContentRecord {
@@ -58,6 +66,7 @@ struct ContentRecord {
   std::string title;        // equal bytes may be read under different names
   std::string named_after;  // the source whose name stands in headers; empty: none does
   std::vector<PassagePlace> passages;
+  int mentions_version = 0;  // by which the passages' mentions were found; 0: they were not looked for
 };
 
 struct ContentInfo {
@@ -143,6 +152,25 @@ struct PassageRow {
 struct TermHit {
   int64_t passage = 0;
   double score = 0;
+};
+
+struct PassageMentionRow {
+  int64_t passage = 0;
+  int64_t mention = 0;
+  int kind = 0;
+  int64_t passages = 0;  // of complete contents, that hold the mention
+};
+
+// A content whose mentions are to be found.
+struct UnlinkedContent {
+  int64_t content = 0;
+  std::string title;              // of a version that has it; empty: none does
+  std::vector<int64_t> passages;  // ids by ordinal
+};
+
+struct ContentMentions {
+  int64_t content = 0;
+  std::vector<std::vector<MentionKey>> by_ordinal;
 };
 
 struct TokenFrequencies {

@@ -212,6 +212,9 @@ Result<ContentInfo> Catalog::begin_content(const ContentKey& key, const ContentR
                                std::span<const std::byte>(terms), std::span<const std::byte>(packed)));
   }
   RH_TRY(ContentInfo info, state_->content_info(content));
+  std::vector<std::vector<MentionKey>> mentions;
+  for (const PassagePlace& place : record.passages) mentions.push_back(place.mentions);
+  RH_TRY_STATUS(state_->store_mentions(content, record.mentions_version, info.passages, mentions));
   RH_TRY_STATUS(scope.commit());
   return info;
 }
@@ -312,6 +315,7 @@ Status CatalogState::complete_content(int64_t content) {
       database->run("INSERT INTO counters(name, value) VALUES('passages', ?) ON CONFLICT(name) DO UPDATE SET "
                     "value = value + excluded.value",
                     words.passages));
+  RH_TRY_STATUS(count_mentions(content, 1));
   return database->run("UPDATE contents SET complete = 1 WHERE id = ?", content);
 }
 

@@ -1,0 +1,136 @@
+#include "recall/links.h"
+
+#include <algorithm>
+
+#include "text/mentions.h"
+
+namespace rhapsode::recall {
+
+namespace {
+
+// Contents whose mentions are committed together.
+constexpr int kBatch = 256;
+constexpr int kWeakKind = static_cast<int>(text::MentionKind::kWord);
+// Of a mention that may link, all holders that are read, allowed or not.
+constexpr int kHiddenShare = 8;
+
+std::vector<store::MentionKey> keys_of(std::string_view text, std::string_view title) {
+  std::vector<store::MentionKey> keys;
+  for (text::Mention& mention : text::find_mentions(text, title)) {
+    keys.push_back({std::move(mention.key), static_cast<int>(mention.kind)});
+  }
+  return keys;
+}
+
+}  // namespace
+
+void add_mentions(store::ContentRecord& record) {
+  for (store::PassagePlace& place : record.passages) {
+    const bool first = &place == &record.passages.front();
+    const std::string_view text = std::string_view(record.text).substr(place.begin, place.end - place.begin);
+    place.mentions = keys_of(text, first ? std::string_view(record.title) : std::string_view());
+  }
+  record.mentions_version = kMentionsVersion;
+}
+
+Status sync_mentions(store::Catalog& catalog) {
+  while (true) {
+    RH_TRY(const std::vector<store::UnlinkedContent> contents,
+           catalog.contents_without_mentions(kMentionsVersion, kBatch));
+    if (contents.empty()) return {};
+    std::vector<store::ContentMentions> found;
+    for (const store::UnlinkedContent& content : contents) {
+      store::ContentMentions mentions{content.content, {}};
+      for (const int64_t passage : content.passages) {
+        // A text that is damaged or gone has no links; verify says what is wrong with it.
+        const auto text = catalog.passage_text(passage);
+        const bool lost = !text.ok() && (text.error().kind == ErrorKind::kCorrupt ||
+                                         text.error().kind == ErrorKind::kNotFound);
+        if (!text.ok() && !lost) return text.error();
+        const bool first = passage == content.passages.front();
+        mentions.by_ordinal.push_back(text.ok() ? keys_of(*text, first ? content.title : std::string())
+                                                : std::vector<store::MentionKey>());
+      }
+      found.push_back(std::move(mentions));
+    }
+    RH_TRY_STATUS(catalog.put_mentions(kMentionsVersion, found));
+  }
+}
+
+Result<LinkGraph> LinkGraph::around(const store::Catalog& catalog, std::span<const int64_t> seeds,
+                                    std::span<const int64_t> allowed, const LinkLimits& limits) {
+  LinkGraph links;
+  std::vector<int64_t> frontier;
+  for (const int64_t seed : seeds) {
+    if (!std::binary_search(allowed.begin(), allowed.end(), seed)) continue;
+    frontier.push_back(seed);
+    links.mentions_[seed];
+  }
+  for (int step = 0; step < limits.steps && !frontier.empty(); ++step) {
+    if (links.mentions_.size() >= static_cast<size_t>(limits.most_reached)) break;
+    RH_TRY(frontier, links.grow(catalog, frontier, allowed, limits.most_passages));
+  }
+  std::vector<index::PassageMention> pairs;
+  for (const auto& [mention, holders] : links.holders_) {
+    pairs.insert(pairs.end(), holders.begin(), holders.end());
+  }
+  index::GraphOptions options;
+  options.most_passages = limits.most_passages;
+  links.graph_ = index::PassageGraph::build(std::move(pairs), options);
+  return links;
+}
+
+Result<std::vector<int64_t>> LinkGraph::grow(const store::Catalog& catalog, std::span<const int64_t> frontier,
+                                             std::span<const int64_t> allowed, int most_passages) {
+  RH_TRY(std::vector<store::PassageMentionRow> rows,
+         catalog.sharers_of(frontier, kHiddenShare * most_passages, kWeakKind));
+  std::erase_if(rows, [&](const store::PassageMentionRow& row) {
+    return !std::binary_search(allowed.begin(), allowed.end(), row.passage);
+  });
+  std::set<int64_t> reached;
+  for (size_t begin = 0; begin < rows.size();) {
+    size_t end = begin;
+    bool strong = false;
+    for (; end < rows.size() && rows[end].mention == rows[begin].mention; ++end) {
+      strong = strong || rows[end].kind < kWeakKind;
+    }
+    const size_t count = end - begin;
+    const bool fresh = looked_at_.insert(rows[begin].mention).second;
+    if (fresh && strong && count > 1 && count <= static_cast<size_t>(most_passages)) {
+      take(std::span(rows).subspan(begin, count), reached);
+    }
+    begin = end;
+  }
+  return std::vector<int64_t>(reached.begin(), reached.end());
+}
+
+void LinkGraph::take(std::span<const store::PassageMentionRow> holders, std::set<int64_t>& found) {
+  for (const store::PassageMentionRow& row : holders) {
+    holders_[row.mention].push_back({row.passage, row.mention, row.kind == kWeakKind});
+    const auto [place, fresh] = mentions_.try_emplace(row.passage);
+    if (fresh) found.insert(row.passage);
+    place->second.push_back(row.mention);
+  }
+}
+
+std::optional<int64_t> LinkGraph::shared_mention(int64_t a, int64_t b) const {
+  std::optional<int64_t> best;
+  const auto of_a = mentions_.find(a), of_b = mentions_.find(b);
+  if (of_a == mentions_.end() || of_b == mentions_.end()) return best;
+  const auto weak = [&](int64_t mention, int64_t passage) {
+    const auto& holders = holders_.at(mention);
+    return std::any_of(holders.begin(), holders.end(),
+                       [&](const auto& holder) { return holder.passage == passage && holder.weak; });
+  };
+  for (const int64_t mention : of_a->second) {
+    const bool shared = std::find(of_b->second.begin(), of_b->second.end(), mention) != of_b->second.end();
+    if (!shared || (weak(mention, a) && weak(mention, b))) continue;
+    if (!best ||
+        std::pair(holders_.at(mention).size(), mention) < std::pair(holders_.at(*best).size(), *best)) {
+      best = mention;
+    }
+  }
+  return best;
+}
+
+}  // namespace rhapsode::recall
