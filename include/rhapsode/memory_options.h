@@ -108,10 +108,31 @@ struct JudgeOptions {
   int deadline_ms = 2000;
 };
 
+// The third stage: a chain of evidence. Its first passage is the best so far; the next one is the one that
+// makes the question likeliest given those chosen, read over stored KV, among the candidates and what they
+// link to. It ends when no passage adds more than it costs, so that a question of one passage keeps one.
+struct ChainOptions {
+  int passages = 0;  // at most; 0 or 1: no chain
+  int candidates = 20;
+  double cost = 1.0;  // nats that a further passage must add to the question's likelihood
+  int deadline_ms = 2000;  // as JudgeOptions'
+};
+
+// The last stage: from the best `seeds` passages so far on to those that share a rare mention with them
+// (names, titles, symbols, addresses), ranked by personalised PageRank. No model is asked.
+struct LinkOptions {
+  bool on = false;
+  int seeds = 5;
+  double follow = 0.5;    // chance of going on along a link, 0 to 1
+  int most_passages = 8;  // that hold a mention which links
+};
+
 struct SearchOptions {
   SourceFilter filter;
   int limit = 5;
   JudgeOptions judge;
+  ChainOptions chain;
+  LinkOptions links;
   bool latent = true;    // the model's own signal
   bool keywords = true;  // BM25
 };
@@ -123,6 +144,10 @@ struct AskOptions {
   int budget_tokens = 2560;      // of memory to read
   int most_passages = 5;         // 0: read nothing, answer from the question alone
   JudgeOptions judge;
+  ChainOptions chain;
+  LinkOptions links;
+  // Searches and readings: what one hop finds and answers becomes part of the next one's query. 1: one.
+  int hops = 1;
   ReadPolicy policy = ReadPolicy::kAuto;
   BlendOptions blend;  // under kBlend
   // Under kAuto the cheapest way of reading is taken whose measured distance from full attention is within

@@ -81,6 +81,10 @@ std::string found_text(int rank, const FoundPassage& found, const std::string& q
           terminal.paint(Style::kDim, fmt::format("passage {} · {} tokens · KV {}", found.passage.id,
                                                   found.passage.tokens, words_for(found.passage.tier))) +
           "\n";
+  if (found.link) {
+    const std::string way = fmt::format("linked from passage {} by \"{}\"", found.link->from, found.link->mention);
+    text += "    " + terminal.paint(Style::kDim, terminal.shown(way)) + "\n";
+  }
   if (whole) return text + terminal.shown(found.text) + (found.text.ends_with('\n') ? "" : "\n");
   const std::string sentence = clip_text(best_sentence(found.text, question), kSnippetColumns);
   return text + "    " + paragraph(terminal.shown(sentence), 0, terminal) + "\n";

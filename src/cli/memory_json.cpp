@@ -43,6 +43,7 @@ Json ask_usage_json(const AskUsage& usage) {
           {"generated_tokens", usage.generated_tokens},
           {"sparse_tokens", usage.sparse_tokens},
           {"memory_tokens_read", usage.memory_tokens_read},
+          {"cold_candidates", usage.cold_candidates},
           {"charged_tokens", rounded(usage.charged_tokens)}};
 }
 
@@ -82,6 +83,9 @@ Json found_json(const FoundPassage& found) {
   json["latent"] = number(found.latent);
   json["keywords"] = number(found.keywords);
   json["judged"] = found.judged ? number(*found.judged) : Json(nullptr);
+  json["chained"] = found.chained ? number(*found.chained) : Json(nullptr);
+  json["found_by"] = found.link ? "link" : "search";
+  json["link"] = found.link ? Json{{"from", found.link->from}, {"mention", found.link->mention}} : Json(nullptr);
   json["text"] = found.text;
   return json;
 }
@@ -110,6 +114,10 @@ Json self_check_json(const SelfCheck& check) {
           {"problem", check.problem.empty() ? Json(nullptr) : Json(check.problem)}};
 }
 
+Json hop_json(const Hop& hop) {
+  return {{"query", hop.query}, {"passages", list_of(hop.passages, found_json)}, {"answer", hop.answer}};
+}
+
 Json answer_json(const Answer& answer, const ModelInfo& model) {
   return {{"answer", answer.text},
           {"abstained", answer.abstained},
@@ -120,6 +128,7 @@ Json answer_json(const Answer& answer, const ModelInfo& model) {
           {"policy_reason", answer.policy_reason},
           {"passages", read_passages_json(answer)},
           {"self_check", self_check_json(answer.self_check)},
+          {"hops", list_of(answer.hops, hop_json)},
           {"finish", to_string(answer.finish)},
           {"model", model_json(model)}};
 }

@@ -22,6 +22,8 @@ Result<int> run_search(Invocation& invocation) {
   Terminal& terminal = invocation.terminal;
   SearchOptions options = settings.memory.search;
   options.judge = settings.memory.ask.judge;
+  options.chain = settings.memory.ask.chain;
+  options.links = settings.memory.ask.links;
   if (settings.limit > 0) options.limit = settings.limit;
   options.filter = settings.memory.filter;
   if (!options.latent && !options.keywords) {

@@ -57,6 +57,11 @@ Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ra
     passage.latent_z = entry.latent_z;
     passage.keywords_z = entry.keywords_z;
     passage.judged = entry.judged;
+    passage.chained = entry.chained;
+    if (entry.via) {
+      RH_TRY(std::string mention, catalog->mention_key(entry.via->mention));
+      passage.link = PassageLink{entry.via->passage, std::move(mention)};
+    }
     passages.push_back(std::move(passage));
   }
   return passages;
@@ -72,7 +77,7 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   route_options.count = options.limit;
   route_options.latent = options.latent;
   route_options.keywords = options.keywords;
-  RH_TRY(const recall::Route route, impl_->route(question, route_options, options.judge));
+  RH_TRY(const recall::Route route, impl_->route(question, route_options, {options.judge, options.chain, options.links}));
   return impl_->found(route.ranked, selection);
 }
 
@@ -120,8 +125,9 @@ Result<bool> Memory::Asking::choose() {
     recall::RouteOptions route_options;
     route_options.selection = selection;
     route_options.count = options_.most_passages;
-    RH_TRY(route, memory_.route(options_.question, route_options, options_.judge));
+    RH_TRY(route, memory_.route(options_.question, route_options, {options_.judge, options_.chain, options_.links}));
     answer_.usage.probe_tokens += route.probe_tokens;
+    answer_.usage.cold_candidates += route.cold_candidates;
   } else {
     for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0, std::nullopt});
     std::reverse(route.ranked.begin(), route.ranked.end());

@@ -28,6 +28,18 @@ std::string built_in_instruction();
 // The prompt's frame by the model's chat template, if it has one.
 Result<recall::PromptFrame> make_frame(const engine::ModelRunner& runner, const std::string& instruction);
 
+// What follows finding, stage by stage (route_stages.h).
+struct RoutePlan {
+  JudgeOptions judge;
+  ChainOptions chain;
+  LinkOptions links;
+
+  Status check() const;
+  bool chains() const { return chain.passages > 1; }
+  // How many passages have to be found for all stages.
+  int depth() const;
+};
+
 struct Memory::Impl {
   // `engine_in` may be null: then only what needs no model works, and `passes` and the parts below it are
   // null.
@@ -85,10 +97,10 @@ struct Memory::Impl {
   // Looked up once: calibrating again takes effect when the memory is next opened.
   const engine::FoundVerdict& verdict();
   PassageInfo info_of(const store::PassageRow& row) const;
-  // The best passages for a question: found, then judged when asked for. Adds what was run through the model.
-  Result<recall::Route> route(const std::string& question, recall::RouteOptions options,
-                              const JudgeOptions& judge);
-  Status judge_candidates(const std::string& question, const JudgeOptions& options, recall::Route& route);
+  class RouteStages;
+  // The best passages for a question. Adds what was run through the model.
+  Result<recall::Route> route(const std::string& question, const recall::RouteOptions& route_options,
+                              const RoutePlan& plan);
   Result<std::vector<FoundPassage>> found(std::span<const recall::Ranked> ranked,
                                           const store::Selection& selection);
 };

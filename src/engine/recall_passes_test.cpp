@@ -5,8 +5,10 @@
 
 #include "engine/page_difference.h"
 #include "engine/passes_fixture.h"
+#include "recall/chain.h"
 #include "recall/citer.h"
 #include "recall/judge.h"
+#include "recall/moments.h"
 #include "text/logits.h"
 
 namespace rhapsode {
@@ -203,6 +205,101 @@ TEST_F(RecallPasses, JudgingIsTheGainOfTheQuestionsLikelihoodBehindAPassage) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_NEAR((*scores)[i], likelihood(tokens[i].tokens) - likelihood({}), 1e-3) << i;
   }
+}
+
+// A chain by hand: every reading alone, one pass a stream.
+TEST_F(RecallPasses, AChainTakesWhatMakesTheQuestionLikeliestAndPaysForItself) {
+  std::vector<PassageTokens> tokens;
+  for (int i = 0; i < 6; ++i) tokens.push_back(passage(40 + 17 * i, i + 1));
+  const auto encoded = encode(tokens);
+  std::vector<recall::ChainCandidate> candidates;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    candidates.push_back({{encoded[i].pages, static_cast<int>(tokens[i].tokens.size())}, 0.1 * double(i % 3), {}});
+  }
+  candidates[4].linked = {2};
+  candidates[2].linked = {4};
+  const std::string question = "Who stands in the hall of the lamp house?";
+  const auto asked = *frame_->routing_question(question);
+  const auto [first, last] = recall::question_span(asked.size());
+  const std::vector<int32_t> rows(asked.begin(), asked.begin() + static_cast<int64_t>(last));
+  const auto likelihood = [&](const std::vector<size_t>& read) {
+    recall::Stream stream;
+    recall::add_references(*encoder_->prefix_pages(), prefix_tokens(), 0, stream.context);
+    stream.position = prefix_tokens();
+    for (const size_t i : read) {
+      const auto count = static_cast<int>(tokens[i].tokens.size());
+      recall::add_references(encoded[i].pages, count, stream.position, stream.context);
+      stream.position += count;
+    }
+    stream.tokens = rows;
+    stream.output_begin = static_cast<int>(first) - 1;
+    stream.output_end = static_cast<int>(last) - 1;
+    double sum = 0;
+    const auto count_row = [&](int, int token, std::span<const float> logits) {
+      sum += *text::log_softmax_of(logits, rows[token + 1]);
+    };
+    EXPECT_TRUE(recall::feed(*passes_, std::span(&stream, 1), model::PassGoal::kLogits, count_row).ok());
+    return sum;
+  };
+  recall::EvidenceChain maker(*passes_, *encoder_, *frame_);
+  for (const double cost : {-1e9, 0.0, 0.5, 1e9}) {
+    const auto chain = maker.build(question, candidates, 2, {4, cost});
+    ASSERT_TRUE(chain.ok()) << chain.error().message;
+    ASSERT_EQ(chain->gains.size(), chain->chosen.size());
+    EXPECT_EQ(chain->chosen[0], 2u);
+    EXPECT_NEAR(chain->gains[0], likelihood({2}) - likelihood({}), 1e-3);
+    std::vector<size_t> read = {2};
+    for (size_t next = 1; next <= chain->chosen.size(); ++next) {
+      std::vector<double> gains;
+      std::vector<size_t> others;
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        if (std::find(read.begin(), read.end(), i) != read.end()) continue;
+        std::vector<size_t> with = read;
+        with.push_back(i);
+        others.push_back(i);
+        gains.push_back(likelihood(with) - likelihood(read));
+      }
+      const recall::Moments moments = recall::moments_of(gains);
+      int best = -1;
+      double best_score = -1e300;
+      for (size_t n = 0; n < others.size(); ++n) {
+        const bool linked = others[n] == 4;
+        const double score = moments.z(gains[n]) + candidates[others[n]].prior + (linked ? 1.0 : 0.0);
+        if (next == 1) EXPECT_NEAR(chain->seconds[others[n]], score, 1e-2);
+        if (gains[n] >= cost && score > best_score) {
+          best = static_cast<int>(n);
+          best_score = score;
+        }
+      }
+      if (next == chain->chosen.size()) {
+        EXPECT_TRUE(best < 0 || next == 4) << "it ends when nothing pays, or at its length; cost " << cost;
+        break;
+      }
+      ASSERT_GE(best, 0);
+      EXPECT_EQ(chain->chosen[next], others[static_cast<size_t>(best)]) << "cost " << cost;
+      EXPECT_NEAR(chain->gains[next], gains[static_cast<size_t>(best)], 1e-3);
+      read.push_back(chain->chosen[next]);
+    }
+    EXPECT_EQ(chain->chosen.size(), cost < -1 ? 4u : cost > 1e8 ? 1u : chain->chosen.size());
+    const auto again = maker.build(question, candidates, 2, {4, cost});
+    EXPECT_EQ(again->chosen, chain->chosen);
+  }
+  EXPECT_TRUE(maker.build(question, {}, 0, {4, 0})->chosen.empty());
+}
+
+TEST(ChainFirst, PutsTheChainInFrontAndALoneFirstChangesNothing) {
+  const auto ranked = [](int64_t id) { return recall::Ranked{id, 9, 0, 0, 0, 0, std::nullopt}; };
+  const std::vector<recall::Ranked> before = {ranked(1), ranked(2), ranked(3), ranked(4)};
+  const std::vector<recall::Ranked> pool = {ranked(1), ranked(2), ranked(3), ranked(7)};
+  const auto ids = [](const std::vector<recall::Ranked>& list) {
+    std::vector<int64_t> out;
+    for (const auto& one : list) out.push_back(one.passage);
+    return out;
+  };
+  const recall::Chain chain{{0, 3}, {2.0, 1.5}, {0, 0.1, 0.9, 2.0}};
+  EXPECT_EQ(ids(recall::chain_first(before, pool, chain)), (std::vector<int64_t>{1, 7, 3, 2, 4}));
+  EXPECT_EQ(ids(recall::chain_first(before, pool, {{0}, {2.0}, {0, 1, 2, 3}})), ids(before));
+  EXPECT_EQ(recall::chain_first(before, pool, {{0}, {2.0}, {}})[0].score, 9);
 }
 
 TEST(JudgeAgain, JoinsBothByTheirSpreadAndPutsTheUnjudgedAtTheMean) {

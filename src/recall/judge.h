@@ -15,15 +15,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "recall/encoder.h"
+#include "recall/question_likelihood.h"
 #include "recall/router.h"
 
 namespace rhapsode::recall {
-
-struct Candidate {
-  std::span<const store::PagePin> pages;
-  int tokens = 0;
-};
 
 class PassageJudge {
  public:
@@ -37,16 +32,13 @@ class PassageJudge {
 class LikelihoodJudge final : public PassageJudge {
  public:
   LikelihoodJudge(PassRunner& runner, Encoder& encoder, const PromptFrame& frame)
-      : runner_(runner), encoder_(encoder), frame_(frame) {}
+      : likelihood_(runner, encoder, frame) {}
   Result<std::vector<double>> scores(const std::string& question,
                                      std::span<const Candidate> candidates) override;
-  uint64_t evaluated_tokens() const override { return evaluated_; }
+  uint64_t evaluated_tokens() const override { return likelihood_.evaluated_tokens(); }
 
  private:
-  PassRunner& runner_;
-  Encoder& encoder_;
-  const PromptFrame& frame_;
-  uint64_t evaluated_ = 0;
+  QuestionLikelihood likelihood_;
 };
 
 // Ranks by z(judged) + z(score) / 2, each over those given (evidence: experiment E). A candidate that was not

@@ -113,6 +113,66 @@ void LinkGraph::take(std::span<const store::PassageMentionRow> holders, std::set
   }
 }
 
+std::vector<int64_t> LinkGraph::neighbours(std::span<const int64_t> from) const {
+  std::vector<int64_t> found;
+  std::set<int64_t> seen(from.begin(), from.end());
+  for (const int64_t passage : from) {
+    for (const index::Link& link : graph_.links_of(passage)) {
+      if (seen.insert(link.passage).second) found.push_back(link.passage);
+    }
+  }
+  return found;
+}
+
+// The neighbour from which most of the score flows, and what they share.
+std::optional<Via> LinkGraph::way_to(int64_t passage, const std::map<int64_t, double>& scores) const {
+  std::optional<Via> way;
+  double most = 0;
+  for (const index::Link& link : graph_.links_of(passage)) {
+    const auto score = scores.find(link.passage);
+    const double flow = score == scores.end() ? 0.0 : score->second * link.weight;
+    if (flow <= most) continue;
+    const std::optional<int64_t> mention = shared_mention(passage, link.passage);
+    if (!mention) continue;
+    most = flow;
+    way = Via{link.passage, *mention};
+  }
+  return way;
+}
+
+std::optional<Via> LinkGraph::way_from(int64_t passage, std::span<const int64_t> from) const {
+  std::map<int64_t, double> weights;
+  for (size_t i = 0; i < from.size(); ++i) weights.emplace(from[i], 1.0 / static_cast<double>(i + 1));
+  return way_to(passage, weights);
+}
+
+std::vector<Ranked> LinkGraph::rank(std::span<const Ranked> ranked, int seeds, double follow) const {
+  std::vector<int64_t> ids;
+  std::map<int64_t, const Ranked*> known;
+  for (const Ranked& one : ranked) {
+    if (static_cast<int>(ids.size()) < seeds) ids.push_back(one.passage);
+    known.emplace(one.passage, &one);
+  }
+  index::PageRankOptions options;
+  options.follow = follow;
+  const std::vector<std::pair<int64_t, double>> reached = graph_.rank(ids, options);
+  const std::map<int64_t, double> scores(reached.begin(), reached.end());
+  std::vector<Ranked> joined;
+  for (const auto& [id, score] : reached) {
+    const auto before = known.find(id);
+    Ranked one = before == known.end() ? Ranked{id, 0, 0, 0, 0, 0, std::nullopt} : *before->second;
+    if (before == known.end()) one.via = way_to(id, scores);
+    one.score = score;
+    joined.push_back(one);
+  }
+  for (const Ranked& one : ranked) {
+    if (scores.contains(one.passage)) continue;
+    joined.push_back(one);
+    joined.back().score = 0;
+  }
+  return joined;
+}
+
 std::optional<int64_t> LinkGraph::shared_mention(int64_t a, int64_t b) const {
   std::optional<int64_t> best;
   const auto of_a = mentions_.find(a), of_b = mentions_.find(b);

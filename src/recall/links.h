@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "index/passage_graph.h"
+#include "recall/router.h"
 #include "store/catalog.h"
 
 namespace rhapsode::recall {
@@ -46,6 +47,14 @@ class LinkGraph {
                                   std::span<const int64_t> allowed, const LinkLimits& limits);
 
   const index::PassageGraph& graph() const { return graph_; }
+  // Passages within one step of any of `from`, those of the earlier ones first, heaviest links first.
+  std::vector<int64_t> neighbours(std::span<const int64_t> from) const;
+  // From which of `from`, best first, a passage is reached, and through what.
+  std::optional<Via> way_from(int64_t passage, std::span<const int64_t> from) const;
+  // By personalised PageRank: the passages of `ranked` in the order of their scores together with those that
+  // are reached from the first `seeds` of them (only their ids and `via` are set); what is not reached
+  // follows as it was, with score 0.
+  std::vector<Ranked> rank(std::span<const Ranked> ranked, int seeds, double follow) const;
   // The rarest mention that both hold, ties by lower id.
   std::optional<int64_t> shared_mention(int64_t a, int64_t b) const;
 
@@ -53,6 +62,7 @@ class LinkGraph {
   // Takes in the mentions of `frontier`; returns the passages reached that are new.
   Result<std::vector<int64_t>> grow(const store::Catalog& catalog, std::span<const int64_t> frontier,
                                     std::span<const int64_t> allowed, int most_passages);
+  std::optional<Via> way_to(int64_t passage, const std::map<int64_t, double>& scores) const;
   void take(std::span<const store::PassageMentionRow> holders, std::set<int64_t>& found);
 
   std::map<int64_t, std::vector<index::PassageMention>> holders_;  // by mention

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "recall/moments.h"
 #include "text/search_terms.h"
 
 namespace rhapsode::recall {
@@ -68,51 +67,63 @@ Result<std::vector<float>> Router::sentence_states(const std::string& sentence) 
   return whitened;
 }
 
+Result<std::vector<Ranked>> Router::score_with(const store::Catalog& catalog, std::span<const int64_t> ids,
+                                               const Route& route, LatentScores& latent) {
+  std::vector<double> keywords(ids.size(), 0.0);
+  if (route.keywords) {
+    RH_TRY(keywords, catalog.scores_by_terms(route.terms, ids));
+  }
+  if (route.latent) RH_TRY_STATUS(finder_.score(catalog, route.vectors, ids, latent));
+  std::vector<Ranked> scored;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Ranked ranked{ids[i], 0, route.latent ? latent.known[ids[i]] : 0, keywords[i], 0, 0, std::nullopt};
+    if (route.latent) ranked.latent_z = route.latent_moments.z(ranked.latent);
+    if (route.keywords) ranked.keywords_z = route.keyword_moments.z(ranked.keywords);
+    ranked.score = ranked.latent_z + ranked.keywords_z;
+    scored.push_back(ranked);
+  }
+  return scored;
+}
+
+Result<std::vector<Ranked>> Router::score(const store::Catalog& catalog, std::span<const int64_t> ids,
+                                          const Route& route) {
+  LatentScores latent;
+  return score_with(catalog, ids, route, latent);
+}
+
 Result<Route> Router::route(const store::Catalog& catalog, const std::string& question,
                             const RouteOptions& options) {
   Route route;
-  RH_TRY(const std::vector<int64_t> allowed, catalog.visible_passages(options.selection));
+  route.latent = options.latent;
+  route.keywords = options.keywords;
+  RH_TRY(route.allowed, catalog.visible_passages(options.selection));
   route.terms = text::question_terms(question);
-  if (allowed.empty()) return route;
-  const std::vector<int64_t> sample = fixed_sample(allowed);
+  if (route.allowed.empty()) return route;
+  const std::vector<int64_t> sample = fixed_sample(route.allowed);
   const int depth = std::max(options.count * 4, 40);
 
   std::set<int64_t> candidates;
   const bool everything =
       options.selection.sources.empty() && options.selection.tags.empty() && options.selection.as_of.empty();
-  index::QuestionVectors vectors;
   LatentScores latent;
-  Moments latent_moments;
   if (options.latent) {
-    RH_TRY(vectors, question_vectors(catalog, question, route));
-    RH_TRY(latent, finder_.find(catalog, vectors, allowed, everything, depth));
+    RH_TRY(route.vectors, question_vectors(catalog, question, route));
+    RH_TRY(latent, finder_.find(catalog, route.vectors, route.allowed, everything, depth));
     candidates.insert(latent.best.begin(), latent.best.end());
-    RH_TRY_STATUS(finder_.score(catalog, vectors, sample, latent));
+    RH_TRY_STATUS(finder_.score(catalog, route.vectors, sample, latent));
     std::vector<double> values;
     for (int64_t id : sample) values.push_back(latent.known[id]);
-    latent_moments = moments_of(values);
+    route.latent_moments = moments_of(values);
   }
-  Moments keyword_moments;
   if (options.keywords) {
-    RH_TRY(const std::vector<store::TermHit> hits,
-           catalog.best_by_terms(route.terms, everything ? std::span<const int64_t>{} : allowed, depth));
+    const auto allowed = everything ? std::span<const int64_t>{} : std::span<const int64_t>(route.allowed);
+    RH_TRY(const std::vector<store::TermHit> hits, catalog.best_by_terms(route.terms, allowed, depth));
     for (const store::TermHit& hit : hits) candidates.insert(hit.passage);
     RH_TRY(const std::vector<double> values, catalog.scores_by_terms(route.terms, sample));
-    keyword_moments = moments_of(values);
+    route.keyword_moments = moments_of(values);
   }
   const std::vector<int64_t> ids(candidates.begin(), candidates.end());
-  std::vector<double> keywords(ids.size(), 0.0);
-  if (options.keywords) {
-    RH_TRY(keywords, catalog.scores_by_terms(route.terms, ids));
-  }
-  if (options.latent) RH_TRY_STATUS(finder_.score(catalog, vectors, ids, latent));
-  for (size_t i = 0; i < ids.size(); ++i) {
-    Ranked ranked{ids[i], 0, options.latent ? latent.known[ids[i]] : 0, keywords[i], 0, 0, std::nullopt};
-    if (options.latent) ranked.latent_z = latent_moments.z(ranked.latent);
-    if (options.keywords) ranked.keywords_z = keyword_moments.z(ranked.keywords);
-    ranked.score = ranked.latent_z + ranked.keywords_z;
-    route.ranked.push_back(ranked);
-  }
+  RH_TRY(route.ranked, score_with(catalog, ids, route, latent));
   std::sort(route.ranked.begin(), route.ranked.end(), [](const Ranked& a, const Ranked& b) {
     return a.score != b.score ? a.score > b.score : a.passage < b.passage;
   });

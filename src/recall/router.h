@@ -20,9 +20,17 @@
 #include "index/whitening.h"
 #include "recall/encoder.h"
 #include "recall/finder.h"
+#include "recall/moments.h"
+#include "recall/question_likelihood.h"
 #include "store/catalog.h"
 
 namespace rhapsode::recall {
+
+// The passage and the mention through which another one was reached.
+struct Via {
+  int64_t passage = 0;
+  int64_t mention = 0;
+};
 
 struct Ranked {
   int64_t passage = 0;
@@ -32,15 +40,9 @@ struct Ranked {
   double latent_z = 0;
   double keywords_z = 0;
   std::optional<double> judged;  // by a judge (judge.h); then `score` holds both
+  std::optional<double> chained = std::nullopt;  // by a chain (chain.h)
+  std::optional<Via> via = std::nullopt;         // by links (links.h)
 };
-
-// Of the tokens of PromptFrame::routing_question(), those that speak of the question: the first two
-// ("Question",
-// ":") stand before every question, and the line feed ends it.
-inline std::pair<size_t, size_t> question_span(size_t tokens) {
-  const size_t first = tokens < 2 ? tokens : 2;
-  return {first, tokens > first ? tokens - 1 : first};
-}
 
 // The weight of a term that `count` of `passages` passages hold (Robertson and Sparck Jones, as BM25's).
 double inverse_frequency(double passages, double count);
@@ -56,6 +58,15 @@ struct Route {
   std::vector<Ranked> ranked;      // best first
   std::vector<std::string> terms;  // of the question: for abstaining (abstention.h)
   int probe_tokens = 0;            // run through the model
+  int cold_candidates = 0;         // neither judged nor chained, as there was no time to make their KV
+
+  // What it takes to score further passages as these were.
+  std::vector<int64_t> allowed;  // ascending: all of the selection
+  index::QuestionVectors vectors;
+  Moments latent_moments;
+  Moments keyword_moments;
+  bool latent = true;
+  bool keywords = true;
 };
 
 class Router {
@@ -65,6 +76,9 @@ class Router {
 
   Result<Route> route(const store::Catalog& catalog, const std::string& question,
                       const RouteOptions& options);
+  // Scores other passages as those of the route were, in their order.
+  Result<std::vector<Ranked>> score(const store::Catalog& catalog, std::span<const int64_t> ids,
+                                    const Route& route);
   // The question as the codes are scanned with it: whitened states of its tokens and their IDF.
   Result<index::QuestionVectors> question_vectors(const store::Catalog& catalog, const std::string& question,
                                                   Route& route);
@@ -73,6 +87,8 @@ class Router {
   Result<std::vector<float>> sentence_states(const std::string& sentence);
 
  private:
+  Result<std::vector<Ranked>> score_with(const store::Catalog& catalog, std::span<const int64_t> ids,
+                                         const Route& route, LatentScores& latent);
   Encoder& encoder_;
   const PromptFrame& frame_;
   const index::Whitening& whitening_;

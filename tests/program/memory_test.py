@@ -30,11 +30,12 @@ The cache is filled on the first read.
 HOURS = "Das Rathaus öffnet um neun. 市役所は九時に開きます。\n"
 
 PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "page", "tokens", "header", "tier"]
-FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "judged", "text"]
-ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "finish",
-                 "model"]
+FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "judged", "chained", "found_by", "link", "text"]
+ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "hops",
+                 "finish", "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
-                "generated_tokens", "sparse_tokens", "memory_tokens_read", "charged_tokens"]
+                "generated_tokens", "sparse_tokens", "memory_tokens_read", "cold_candidates",
+                "charged_tokens"]
 TIMING_FIELDS = ["route_ms", "load_ms", "blend_ms", "prefill_ms", "ttft_ms", "decode_tokens_per_s", "cite_ms", "total_ms"]
 CITATION_FIELDS = ["n", "source", "version", "start_byte", "end_byte", "line", "page", "quote", "support"]
 ADD_FIELDS = ["memory", "made", "added", "updated", "unchanged", "removed", "skipped", "failed", "warnings", "passages",
