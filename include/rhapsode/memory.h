@@ -70,6 +70,7 @@ class Memory {
  private:
   struct Impl;
   class Asking;
+  class Hopping;
   explicit Memory(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -114,14 +114,14 @@ struct JudgeOptions {
 struct ChainOptions {
   int passages = 0;  // at most; 0 or 1: no chain
   int candidates = 20;
-  double cost = 1.0;  // nats that a further passage must add to the question's likelihood
+  double cost = 1.0;       // nats that a further passage must add to the question's likelihood
   int deadline_ms = 2000;  // as JudgeOptions'
 };
 
 // The last stage: from the best `seeds` passages so far on to those that share a rare mention with them
 // (names, titles, symbols, addresses), ranked by personalised PageRank. No model is asked.
 struct LinkOptions {
-  bool on = false;
+  bool on = true;
   int seeds = 5;
   double follow = 0.5;    // chance of going on along a link, 0 to 1
   int most_passages = 8;  // that hold a mention which links

@@ -82,12 +82,25 @@ std::string found_text(int rank, const FoundPassage& found, const std::string& q
                                                   found.passage.tokens, words_for(found.passage.tier))) +
           "\n";
   if (found.link) {
-    const std::string way = fmt::format("linked from passage {} by \"{}\"", found.link->from, found.link->mention);
+    const std::string way =
+        fmt::format("linked from passage {} by \"{}\"", found.link->from, found.link->mention);
     text += "    " + terminal.paint(Style::kDim, terminal.shown(way)) + "\n";
   }
   if (whole) return text + terminal.shown(found.text) + (found.text.ends_with('\n') ? "" : "\n");
   const std::string sentence = clip_text(best_sentence(found.text, question), kSnippetColumns);
   return text + "    " + paragraph(terminal.shown(sentence), 0, terminal) + "\n";
+}
+
+std::string hop_text(int number, const Hop& hop, const Terminal& terminal) {
+  std::string text = fmt::format("{} {}\n", terminal.paint(Style::kBold, fmt::format("hop {}:", number)),
+                                 terminal.shown(hop.query));
+  for (const FoundPassage& found : hop.passages) {
+    const std::string place = place_in_source(found.passage.source, found.passage.line, found.passage.page);
+    const std::string way =
+        found.link ? fmt::format(" (linked by \"{}\")", found.link->mention) : std::string();
+    text += "    " + terminal.paint(Style::kCyan, terminal.shown(place + way)) + "\n";
+  }
+  return text + "    " + terminal.shown(flattened(hop.answer)) + "\n";
 }
 
 std::string read_table(const std::vector<FoundPassage>& passages, const Terminal& terminal) {

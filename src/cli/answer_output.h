@@ -25,6 +25,8 @@ std::string found_text(int rank, const FoundPassage& found, const std::string& q
 const char* words_for(KvTier tier);
 
 // The passages an answer was made from, best first, a line each.
+// One hop of several: its query, what it added, and its partial answer.
+std::string hop_text(int number, const Hop& hop, const Terminal& terminal);
 std::string read_table(const std::vector<FoundPassage>& passages, const Terminal& terminal);
 
 }  // namespace rhapsode::cli

@@ -92,6 +92,11 @@ void Asker::print_text(const Answer& answer, const AskOptions& options) {
   }
   end_line();
   if (!answer.citations.empty()) terminal_.print("\n" + footnotes(answer.citations, terminal_));
+  if (verbose_) {
+    for (size_t i = 0; i < answer.hops.size(); ++i) {
+      terminal_.print("\n" + hop_text(static_cast<int>(i) + 1, answer.hops[i], terminal_));
+    }
+  }
   if (verbose_ && !answer.passages.empty()) {
     terminal_.print("\n" + read_table(answer.passages, terminal_));
   }

@@ -25,11 +25,14 @@ constexpr Command kCommands[] = {
      "rhapsode ask --policy blend --blend-selector first \"Who wrote it?\"\n"
      "rhapsode ask --policy blend --best-first \"Who wrote it?\"\n"
      "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
+     "rhapsode ask --hops 2 -v \"Where was the author of the handbook born?\"\n"
      "rhapsode ask --json --stream - < question.txt",
      run_ask},
     {kSearch, "search", "QUESTION", 1, 1, "show the passages a question finds, with their scores",
      "rhapsode search \"retry policy\"\n"
      "rhapsode search --judge 40 --judge-ms 5000 \"who approved it\"\n"
+     "rhapsode search --chain 4 --chain-candidates 30 --chain-cost 2 \"where was its author born\"\n"
+     "rhapsode search --no-links \"error 1042\"\n"
      "rhapsode search --limit 20 --no-latent --json \"ECONNRESET\"\n"
      "rhapsode search --no-keywords --source docs -v \"what if the disk is full\"",
      run_search},

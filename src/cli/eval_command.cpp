@@ -17,6 +17,8 @@
 namespace rhapsode::cli {
 namespace {
 
+constexpr int kChainPassages = 4;  // of the context chain, unless --chain says otherwise
+
 std::string command_line(const Invocation& invocation) {
   std::string line = fmt::format("rhapsode eval {}", fmt::join(invocation.arguments, " "));
   for (const auto& [option, values] : invocation.sources.flags) {
@@ -101,6 +103,13 @@ class Evaluator {
     // All of them are judged, however long it takes to read them.
     subject.judge = {settings_.memory.ask.judge.candidates > 0 ? settings_.memory.ask.judge.candidates : 40,
                      3600000};
+    subject.chain = settings_.memory.ask.chain;
+    if (subject.chain.passages < 2) {
+      subject.chain.passages = kChainPassages;
+      subject.chain.candidates = subject.judge.candidates;
+    }
+    subject.chain.deadline_ms = subject.judge.deadline_ms;
+    subject.links = settings_.memory.ask.links;
     subject.documents = plan.needed_documents();
     subject.encode = options_.encode;
     subject.on_progress = [&](const AddProgress& progress) {

@@ -35,16 +35,11 @@ Json citation_json(const Citation& citation) {
 }
 
 Json ask_usage_json(const AskUsage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"cached_tokens", usage.cached_tokens},
-          {"recomputed_tokens", usage.recomputed_tokens},
-          {"evaluated_tokens", usage.evaluated_tokens},
-          {"probe_tokens", usage.probe_tokens},
-          {"generated_tokens", usage.generated_tokens},
-          {"sparse_tokens", usage.sparse_tokens},
-          {"memory_tokens_read", usage.memory_tokens_read},
-          {"cold_candidates", usage.cold_candidates},
-          {"charged_tokens", rounded(usage.charged_tokens)}};
+  return {{"prompt_tokens", usage.prompt_tokens},         {"cached_tokens", usage.cached_tokens},
+          {"recomputed_tokens", usage.recomputed_tokens}, {"evaluated_tokens", usage.evaluated_tokens},
+          {"probe_tokens", usage.probe_tokens},           {"generated_tokens", usage.generated_tokens},
+          {"sparse_tokens", usage.sparse_tokens},         {"memory_tokens_read", usage.memory_tokens_read},
+          {"cold_candidates", usage.cold_candidates},     {"charged_tokens", rounded(usage.charged_tokens)}};
 }
 
 Json ask_timing_json(const AskTiming& timing) {
@@ -85,7 +80,8 @@ Json found_json(const FoundPassage& found) {
   json["judged"] = found.judged ? number(*found.judged) : Json(nullptr);
   json["chained"] = found.chained ? number(*found.chained) : Json(nullptr);
   json["found_by"] = found.link ? "link" : "search";
-  json["link"] = found.link ? Json{{"from", found.link->from}, {"mention", found.link->mention}} : Json(nullptr);
+  json["link"] =
+      found.link ? Json{{"from", found.link->from}, {"mention", found.link->mention}} : Json(nullptr);
   json["text"] = found.text;
   return json;
 }

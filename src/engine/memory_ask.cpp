@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/asking.h"
+#include "engine/hopping.h"
 #include "recall/abstention.h"
 
 namespace rhapsode {
@@ -77,7 +78,8 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   route_options.count = options.limit;
   route_options.latent = options.latent;
   route_options.keywords = options.keywords;
-  RH_TRY(const recall::Route route, impl_->route(question, route_options, {options.judge, options.chain, options.links}));
+  RH_TRY(const recall::Route route,
+         impl_->route(question, route_options, {options.judge, options.chain, options.links}));
   return impl_->found(route.ranked, selection);
 }
 
@@ -107,6 +109,9 @@ Status Memory::Asking::check() const {
   if (options_.question.find_first_not_of(" \t\r\n") == std::string::npos) {
     return make_error(ErrorKind::kInvalidArgument, "the question is empty");
   }
+  if (options_.hops < 1) {
+    return make_error(ErrorKind::kInvalidArgument, "{} hops have no meaning: give at least 1", options_.hops);
+  }
   if (options_.budget_tokens < 1 || options_.most_passages < 0) {
     return make_error(ErrorKind::kInvalidArgument,
                       "a budget of {} tokens in {} passages has no meaning: give at least 1 token, and 0 "
@@ -125,7 +130,8 @@ Result<bool> Memory::Asking::choose() {
     recall::RouteOptions route_options;
     route_options.selection = selection;
     route_options.count = options_.most_passages;
-    RH_TRY(route, memory_.route(options_.question, route_options, {options_.judge, options_.chain, options_.links}));
+    RH_TRY(route,
+           memory_.route(options_.question, route_options, {options_.judge, options_.chain, options_.links}));
     answer_.usage.probe_tokens += route.probe_tokens;
     answer_.usage.cold_candidates += route.cold_candidates;
   } else {
@@ -231,6 +237,7 @@ Result<Answer> Memory::ask(const AskOptions& options) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
+  if (options.hops > 1) return Hopping(*impl_, options).run();
   return Asking(*impl_, options).run();
 }
 

@@ -109,9 +109,8 @@ TEST_F(MemoryLinks, M12TwoHopQuestionsFindBothPassagesAmongNoise) {
     const auto holds_both = [&](const SearchOptions& options) {
       const auto found = search(*memory, asked.question, options);
       const auto holds = [&](const std::string& name) {
-        return std::any_of(found.begin(), found.end(), [&](const FoundPassage& one) {
-          return one.passage.source.ends_with(name);
-        });
+        return std::any_of(found.begin(), found.end(),
+                           [&](const FoundPassage& one) { return one.passage.source.ends_with(name); });
       };
       return holds(asked.first_name) && holds(asked.second_name);
     };
@@ -162,6 +161,80 @@ TEST_F(MemoryLinks, ChainsOfColdPassagesKeepToTheirTime) {
   const Answer warm = ask(*memory, asked);
   EXPECT_EQ(warm.usage.cold_candidates, 0);
   EXPECT_TRUE(warm.passages.back().chained.has_value()) << "the best is read last";
+}
+
+// Two hops: the second one's query holds what the first one found, earlier passages are read again where they
+// stood, and the trace says all of it.
+TEST_F(MemoryLinks, HopsBuildOnOneAnotherAndKeepWhatWasRead) {
+  for (int i = 0; i < 10; ++i) {
+    write(two_hop(i).first_name, two_hop(i).first);
+    write(two_hop(i).second_name, two_hop(i).second);
+  }
+  const auto memory = open();
+  add(*memory);
+  for (const ReadPolicy policy : {ReadPolicy::kReuse, ReadPolicy::kPrefix}) {
+    AskOptions asked = asking(two_hop(3).question, policy);
+    asked.abstain = false;
+    asked.most_passages = 4;
+    asked.hops = 2;
+    const Answer answer = ask(*memory, asked);
+    ASSERT_EQ(answer.hops.size(), 2u);
+    EXPECT_EQ(answer.hops[0].query, asked.question);
+    EXPECT_TRUE(answer.hops[1].query.starts_with(asked.question + " ")) << answer.hops[1].query;
+    EXPECT_EQ(answer.hops[1].answer, answer.text);
+    ASSERT_EQ(answer.passages.size(), 4u);
+    // The first hop's two, then the second's, none twice.
+    std::vector<int64_t> read, traced;
+    for (const FoundPassage& passage : answer.passages) read.push_back(passage.passage.id);
+    for (const Hop& hop : answer.hops) {
+      EXPECT_EQ(hop.passages.size(), 2u);
+      for (const FoundPassage& passage : hop.passages) traced.push_back(passage.passage.id);
+    }
+    EXPECT_EQ(read, traced);
+    int first_two = 0;
+    for (int i = 0; i < 2; ++i) first_two += answer.passages[i].passage.tokens;
+    EXPECT_GE(answer.usage.cached_tokens, first_two) << "the first hop's KV is kept";
+    const Answer again = ask(*memory, asked);
+    EXPECT_EQ(again.text, answer.text);
+    EXPECT_EQ(again.hops[1].query, answer.hops[1].query);
+  }
+  AskOptions wrong = asking("Who?", ReadPolicy::kReuse);
+  for (const int hops : {0, -1, 9}) {
+    wrong.hops = hops;
+    EXPECT_EQ(memory->ask(wrong).error().kind, ErrorKind::kInvalidArgument) << hops;
+  }
+}
+
+TEST_F(MemoryLinks, HopsOverNothingFitAbstain) {
+  write_town();
+  const auto memory = open();
+  add(*memory);
+  AskOptions asked = asking("Which xylophonist tuned the zeppelin at Qwghlm?", ReadPolicy::kReuse);
+  asked.hops = 2;
+  const Answer answer = ask(*memory, asked);
+  EXPECT_TRUE(answer.abstained);
+  EXPECT_FALSE(answer.hops.empty());
+}
+
+// Case M13: two people of one name stay two: each question finds its own first, and a link between them
+// merges nothing.
+TEST_F(MemoryLinks, M13TwoPeopleOfOneNameStayTwo) {
+  write("acme.md", "# Acme\n\nLi Wei, CFO of Acme, lives in Lisbon and collects stamps.\n");
+  write("bolt.md", "# Bolt\n\nLi Wei, CFO of Bolt, lives in Oslo and sails.\n");
+  const auto memory = open();
+  add(*memory);
+  for (const bool links : {false, true}) {
+    for (const std::string firm : {"Acme", "Bolt"}) {
+      const auto found =
+          search(*memory, "Where does Li Wei, the CFO of " + firm + ", live?", by_words(links));
+      ASSERT_EQ(found.size(), 2u);
+      const bool acme = firm == "Acme";
+      EXPECT_EQ(names(found)[0], acme ? "acme.md" : "bolt.md");
+      EXPECT_NE(found[0].text.find(acme ? "Lisbon" : "Oslo"), std::string::npos);
+      EXPECT_EQ(found[0].text.find(acme ? "Oslo" : "Lisbon"), std::string::npos);
+      EXPECT_FALSE(found[0].link.has_value());
+    }
+  }
 }
 
 }  // namespace

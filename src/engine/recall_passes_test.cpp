@@ -214,7 +214,8 @@ TEST_F(RecallPasses, AChainTakesWhatMakesTheQuestionLikeliestAndPaysForItself) {
   const auto encoded = encode(tokens);
   std::vector<recall::ChainCandidate> candidates;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    candidates.push_back({{encoded[i].pages, static_cast<int>(tokens[i].tokens.size())}, 0.1 * double(i % 3), {}});
+    candidates.push_back(
+        {{encoded[i].pages, static_cast<int>(tokens[i].tokens.size())}, 0.1 * double(i % 3), {}});
   }
   candidates[4].linked = {2};
   candidates[2].linked = {4};

@@ -16,11 +16,12 @@ struct TwoHop {
 
 // A name of two words that no other number has.
 inline std::string made_up_name(int number) {
-  constexpr std::array kFirst = {"Ilvo", "Maret", "Osker", "Tamsin", "Perrin", "Quilla", "Rosvar", "Sedge", "Ulric",
-                                 "Vesna", "Wendel", "Yorick", "Zelma", "Brannoc", "Calder", "Dorrit"};
-  constexpr std::array kLast = {"Marrow", "Tellwyn", "Fennick", "Goswell", "Harkaway", "Jessop", "Kindle", "Lomax",
-                                "Nettle", "Orchard", "Pellam", "Quarles", "Rudyard", "Stainer", "Thrale", "Umber",
-                                "Vantage", "Wexley", "Yarrow", "Zoller"};
+  constexpr std::array kFirst = {"Ilvo",   "Maret",   "Osker",  "Tamsin", "Perrin", "Quilla",
+                                 "Rosvar", "Sedge",   "Ulric",  "Vesna",  "Wendel", "Yorick",
+                                 "Zelma",  "Brannoc", "Calder", "Dorrit"};
+  constexpr std::array kLast = {"Marrow", "Tellwyn", "Fennick", "Goswell", "Harkaway", "Jessop",  "Kindle",
+                                "Lomax",  "Nettle",  "Orchard", "Pellam",  "Quarles",  "Rudyard", "Stainer",
+                                "Thrale", "Umber",   "Vantage", "Wexley",  "Yarrow",   "Zoller"};
   return fmt::format("{} {}", kFirst[static_cast<size_t>(number) % kFirst.size()],
                      kLast[static_cast<size_t>(number) / kFirst.size() % kLast.size()]);
 }
@@ -38,8 +39,9 @@ inline TwoHop two_hop(int number) {
 // Speaks of people, employers and years, and of nobody asked for.
 inline std::string noise(int number) {
   const std::string person = made_up_name(40 + number % 110), place = fmt::format("Ward {}", number);
-  return fmt::format("# {1}\n\n{0} was an employer of many in {1}; in the year {2} the hall there was founded.\n", person,
-                     place, 1700 + number);
+  return fmt::format(
+      "# {1}\n\n{0} was an employer of many in {1}; in the year {2} the hall there was founded.\n", person,
+      place, 1700 + number);
 }
 
 }  // namespace rhapsode

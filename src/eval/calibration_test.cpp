@@ -109,16 +109,35 @@ TEST(ContextNames, AreReadBackAndWrongOnesRefused) {
   for (const char* name :
        {"closed", "gold", "full", "reuse", "routed", "bm25", "latent", "own:prefix", "routed:full",
         "routed:reorder", "own:blend=attention+first@15", "routed:blend=deviation@2.5", "bm25:reuse",
-        "routed:blend=attention@15x2", "own:blend=attention+last@10x8"}) {
+        "routed:blend=attention@15x2", "chain", "judged+links", "chain+links:reuse", "bm25+links",
+        "own:blend=attention+last@10x8"}) {
     const auto context = context_named(name);
     ASSERT_TRUE(context) << name;
     EXPECT_EQ(to_string(*context), name);
   }
   EXPECT_EQ(to_string(*context_named("blend")), "own:blend=attention+first@15");
+  EXPECT_EQ(to_string(*context_named("linked")), "routed+links");
   EXPECT_EQ(to_string(*context_named("routed:blend=first")), "routed:blend=first@15");
-  for (const char* name : {"", "own", "nothing", "routed:", "closed:reuse", "gold:full", "routed:auto",
-                           "reuse=first", "blend=", "blend=best", "blend=first@", "blend=first@101",
-                           "blend=first@x", "routed:blend=first@-1"}) {
+  for (const char* name : {"",
+                           "own",
+                           "nothing",
+                           "routed:",
+                           "closed:reuse",
+                           "gold:full",
+                           "routed:auto",
+                           "reuse=first",
+                           "blend=",
+                           "blend=best",
+                           "blend=first@",
+                           "blend=first@101",
+                           "blend=first@x",
+                           "routed:blend=first@-1",
+                           "gold+links",
+                           "closed+links",
+                           "+links",
+                           "links",
+                           "reuse+links",
+                           "own+links:reuse"}) {
     EXPECT_FALSE(context_named(name)) << name;
   }
 }

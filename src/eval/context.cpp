@@ -10,7 +10,9 @@ namespace {
 
 using Kind = Context::Kind;
 
-constexpr std::array<const char*, 7> kKinds{"closed", "gold", "own", "routed", "bm25", "latent", "judged"};
+constexpr std::array<const char*, 8> kKinds{"closed", "gold",   "own",    "routed",
+                                            "bm25",   "latent", "judged", "chain"};
+constexpr std::string_view kLinks = "+links";
 constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
                                ReadPolicy::kReuse, ReadPolicy::kBlend};
 
@@ -53,8 +55,8 @@ bool read_reading(std::string_view text, Context& context) {
 
 auto rank_of(const Context& context) {
   const auto reading = std::find(kReadings.begin(), kReadings.end(), context.policy) - kReadings.begin();
-  return std::tuple(context.kind, context.policy == ReadPolicy::kAuto ? -1 : reading, context.selector,
-                    context.percent, context.rounds);
+  return std::tuple(context.kind, context.links, context.policy == ReadPolicy::kAuto ? -1 : reading,
+                    context.selector, context.percent, context.rounds);
 }
 
 }  // namespace
@@ -63,6 +65,7 @@ std::string to_string(const Context& context) {
   if (context == Context::kFull) return "full";
   if (context == Context::kReuse) return "reuse";
   std::string name = kKinds[static_cast<size_t>(context.kind)];
+  if (context.links) name += kLinks;
   if (context.policy == ReadPolicy::kAuto) return name;
   name += std::string(":") + rhapsode::to_string(context.policy);
   if (context.policy != ReadPolicy::kBlend) return name;
@@ -74,14 +77,19 @@ std::optional<Context> context_named(std::string_view name) {
   Context context;
   std::string_view rest = name;
   const std::string_view first = take_until(rest, ':');
-  const auto kind = std::find(kKinds.begin(), kKinds.end(), first);
+  std::string_view bare = first == "linked" ? "routed" : first;
+  context.links = first == "linked" || bare.ends_with(kLinks);
+  if (bare.ends_with(kLinks)) bare.remove_suffix(kLinks.size());
+  const auto kind = std::find(kKinds.begin(), kKinds.end(), bare);
   if (kind == kKinds.end()) {
+    if (context.links) return std::nullopt;
     // A reading alone is one of the question's own passages.
     context.kind = Kind::kOwn;
     if (!read_reading(name, context)) return std::nullopt;
     return context;
   }
   context.kind = static_cast<Kind>(kind - kKinds.begin());
+  if (context.links && !is_searched(context)) return std::nullopt;
   const bool reads = context.kind >= Kind::kOwn;
   const bool alone = first.size() == name.size();
   if (alone) return context.kind == Kind::kOwn ? std::nullopt : std::optional(context);
@@ -102,7 +110,8 @@ Result<std::vector<Context>> parse_contexts(std::string_view names) {
     if (!context) {
       return make_error(ErrorKind::kInvalidArgument,
                         "'{}' is no context; there are closed, gold, full, reuse, routed, bm25, latent, "
-                        "judged, and own or a searched one with how they are read: routed:prefix, "
+                        "judged, chain, searched ones with +links, and own or a searched one with how they "
+                        "are read: routed:prefix, "
                         "own:blend=attention+first@15",
                         name);
     }

@@ -2,7 +2,9 @@
 //
 // Written KIND or KIND:READING. A kind is closed (nothing), gold (the evidence alone), own (the question's
 // own passages; full and reuse are short for own:full and own:reuse), or what a search finds: routed (all
-// signals), bm25 (keywords), latent (the model's own), judged (routed, its best judged again). A reading is
+// signals), bm25 (keywords), latent (the model's own), judged (routed, its best judged again), chain (judged,
+// with a chain of evidence in front), each also with "+links" behind it; linked is short for routed+links. A
+// reading is
 // full, prefix, reorder, reuse, or blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". Plain
 // values; threads: any.
 #pragma once
@@ -19,7 +21,7 @@
 namespace rhapsode::eval {
 
 struct Context {
-  enum class Kind : uint8_t { kClosed, kGold, kOwn, kRouted, kBm25, kLatent, kJudged };
+  enum class Kind : uint8_t { kClosed, kGold, kOwn, kRouted, kBm25, kLatent, kJudged, kChain };
 
   Kind kind = Kind::kClosed;
   // kAuto: as the evaluation's --policy says (searched kinds), or as text (closed, gold).
@@ -27,6 +29,7 @@ struct Context {
   BlendSelector selector = BlendSelector::kAttentionFirst;  // of blend
   double percent = 15;
   int rounds = 1;
+  bool links = false;  // of searched kinds: links are followed
 
   bool operator==(const Context&) const = default;
 

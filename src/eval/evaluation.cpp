@@ -16,6 +16,7 @@ constexpr int kMostScoredTokens = 12;
 Signal signal_of(const Context& context) {
   if (context.kind == Context::Kind::kBm25) return Signal::kKeywords;
   if (context.kind == Context::Kind::kJudged) return Signal::kJudged;
+  if (context.kind == Context::Kind::kChain) return Signal::kChain;
   return context.kind == Context::Kind::kLatent ? Signal::kLatent : Signal::kFused;
 }
 
@@ -142,7 +143,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
   request.cite = plan_.task().cite;
   if (context.kind == Context::Kind::kGold) request.places = plan_.gold_places(question);
   if (context.kind == Context::Kind::kOwn) request.places = plan_.own_places(question);
-  if (is_searched(context) && context.kind != Context::Kind::kRouted) {
+  if (is_searched(context) && (context.kind != Context::Kind::kRouted || context.links)) {
     request.places.emplace();
     for (const RankedPassage& passage : record.ranked) {
       if (static_cast<int>(request.places->size()) == options_.passages) break;
@@ -162,7 +163,8 @@ Status Evaluation::rank(const Question& question, const Context& context, Record
   const int deepest = std::max(at.back(), options_.passages);
   // Several passages may be one hit: a few more than asked for.
   const int passages = plan_.task().unit == RankUnit::kDocument ? 2 * deepest : deepest;
-  RH_TRY(const std::vector<PlacedPassage> found, subject_.rank(question.text, signal_of(context), passages));
+  RH_TRY(const std::vector<PlacedPassage> found,
+         subject_.rank(question.text, {signal_of(context), context.links, passages}));
   record.ranked = placed(question, found);
   if (question.gold.empty()) return {};
   std::vector<std::vector<int>> hits;

@@ -56,12 +56,12 @@ class FakeSubject final : public Subject {
     return out;
   }
 
-  Result<std::vector<PlacedPassage>> rank(const std::string& question, Signal signal, int passages) override {
+  Result<std::vector<PlacedPassage>> rank(const std::string& question, const Ranking& ranking) override {
     std::vector<PlacedPassage> out;
     const auto count = static_cast<int>(dataset_.documents.size());
     // Keywords find in the order of documents, the latent signal from the other end.
-    for (int i = 0; i < std::min(passages, count); ++i) {
-      out.push_back(passage(signal == Signal::kLatent ? count - 1 - i : i, count - i));
+    for (int i = 0; i < std::min(ranking.passages, count); ++i) {
+      out.push_back(passage(ranking.signal == Signal::kLatent ? count - 1 - i : i, count - i));
     }
     ranked.push_back(question);
     return out;

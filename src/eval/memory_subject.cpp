@@ -54,6 +54,8 @@ Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& datase
                                                            MemorySubjectOptions options) {
   std::unique_ptr<MemorySubject> subject(new MemorySubject(dataset));
   subject->judge_ = options.judge;
+  subject->chain_ = options.chain;
+  subject->links_ = options.links;
   RH_TRY(subject->engine_, Engine::open(options.engine));
   RH_TRY_STATUS(make_directories(options.folder / "documents"));
   MemoryOptions memory;
@@ -163,6 +165,7 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.cite = request.cite;
   options.abstain = false;
   options.self_check = 0;
+  options.links.on = false;  // rankings with links are read by place
   options.policy = request.policy;
   options.blend = request.blend;
   if (request.closed) {
@@ -236,13 +239,15 @@ Result<ScoredAnswer> MemorySubject::score(const ReadRequest& request, const std:
   return scored;
 }
 
-Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& question, Signal signal,
-                                                       int passages) {
+Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& question, const Ranking& ranking) {
   SearchOptions options;
-  options.limit = passages;
-  options.latent = signal != Signal::kKeywords;
-  options.keywords = signal != Signal::kLatent;
-  if (signal == Signal::kJudged) options.judge = judge_;
+  options.limit = ranking.passages;
+  options.latent = ranking.signal != Signal::kKeywords;
+  options.keywords = ranking.signal != Signal::kLatent;
+  if (ranking.signal == Signal::kJudged || ranking.signal == Signal::kChain) options.judge = judge_;
+  if (ranking.signal == Signal::kChain) options.chain = chain_;
+  options.links = links_;
+  options.links.on = ranking.links;
   RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, options));
   std::vector<PlacedPassage> ranked;
   for (const FoundPassage& one : found) {

@@ -26,7 +26,9 @@ struct MemorySubjectOptions {
   std::filesystem::path whitening;  // empty: the one shipped for the model
   std::string instruction;
   std::optional<KvStorage> stored_kv;  // unset: the engine's type
-  JudgeOptions judge;                  // of Signal::kJudged
+  JudgeOptions judge;                  // of Signal::kJudged and kChain
+  ChainOptions chain;                  // of Signal::kChain
+  LinkOptions links;                   // of rankings with links, `on` aside
   std::vector<int> documents;          // those to be held, by number
   bool encode = false;                 // store KV of all of them now
   std::function<bool(const AddProgress&)> on_progress;
@@ -44,7 +46,7 @@ class MemorySubject final : public Subject {
   Result<Reply> answer(const ReadRequest& request) override;
   Status warm(const std::vector<Span>& places) override;
   Result<ScoredAnswer> score(const ReadRequest& request, const std::string& answer, int most_tokens) override;
-  Result<std::vector<PlacedPassage>> rank(const std::string& question, Signal signal, int passages) override;
+  Result<std::vector<PlacedPassage>> rank(const std::string& question, const Ranking& ranking) override;
   Result<std::vector<int32_t>> tokenize(const std::string& text) override;
 
  private:
@@ -61,6 +63,8 @@ class MemorySubject final : public Subject {
 
   const Dataset& dataset_;
   JudgeOptions judge_;
+  ChainOptions chain_;
+  LinkOptions links_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Memory> memory_;  // behind the engine, which it refers to
   SubjectInfo info_;

@@ -15,7 +15,7 @@ constexpr size_t kCandidates = 200;
 
 // What a task's list of contexts must hold for one to be allowed.
 Context::Kind allowed_as(const Context& context) {
-  return context.kind == Context::Kind::kJudged ? Context::Kind::kRouted : context.kind;
+  return context.kind >= Context::Kind::kJudged ? Context::Kind::kRouted : context.kind;
 }
 
 Result<std::vector<Context>> chosen_contexts(const Task& task, const Options& options) {

@@ -70,7 +70,13 @@ struct ScoredAnswer {
   }
 };
 
-enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged };
+enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged, kChain };
+
+struct Ranking {
+  Signal signal = Signal::kFused;
+  bool links = false;
+  int passages = 10;
+};
 
 struct SubjectInfo {
   std::string model;
@@ -90,8 +96,7 @@ class Subject {
   virtual Result<ScoredAnswer> score(const ReadRequest& request, const std::string& answer,
                                      int most_tokens) = 0;
   // The best passages of the whole memory, best first.
-  virtual Result<std::vector<PlacedPassage>> rank(const std::string& question, Signal signal,
-                                                  int passages) = 0;
+  virtual Result<std::vector<PlacedPassage>> rank(const std::string& question, const Ranking& ranking) = 0;
   // Token ids of plain text.
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text) = 0;
 };

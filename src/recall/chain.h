@@ -1,12 +1,12 @@
 // Chains of evidence: the third stage of routing (design: "Chain"), for questions of several passages.
 //
 // Greedy: the first passage is given; the next one is the one that makes the question likeliest given those
-// already chosen (question_likelihood.h), joined with what finding says of it and with whether it is linked to
-// one of them: z(gain) + prior + 1 if linked. Only passages whose gain pays for them are taken, and the chain
-// ends when there is none: what a question of one passage, or a comparison that is answered already, needs no
-// more of costs it nothing. Ownership: candidates' pages are pinned by the caller. Threads: one at a time.
-// Determinism: ties go to the earlier candidate. Cost: question tokens x (candidates + 1) rows a further
-// passage.
+// already chosen (question_likelihood.h), joined with what finding says of it and with whether it is linked
+// to one of them: z(gain) + prior + 1 if linked. Only passages whose gain pays for them are taken, and the
+// chain ends when there is none: what a question of one passage, or a comparison that is answered already,
+// needs no more of costs it nothing. Ownership: candidates' pages are pinned by the caller. Threads: one at a
+// time. Determinism: ties go to the earlier candidate. Cost: question tokens x (candidates + 1) rows a
+// further passage.
 #pragma once
 
 #include <cstdint>

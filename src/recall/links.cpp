@@ -11,6 +11,8 @@ namespace {
 // Contents whose mentions are committed together.
 constexpr int kBatch = 256;
 constexpr int kWeakKind = static_cast<int>(text::MentionKind::kWord);
+// What a passage's own rank counts beside what flows to it.
+constexpr double kFoundShare = 0.25;
 // Of a mention that may link, all holders that are read, allowed or not.
 constexpr int kHiddenShare = 8;
 
@@ -148,28 +150,29 @@ std::optional<Via> LinkGraph::way_from(int64_t passage, std::span<const int64_t>
 
 std::vector<Ranked> LinkGraph::rank(std::span<const Ranked> ranked, int seeds, double follow) const {
   std::vector<int64_t> ids;
-  std::map<int64_t, const Ranked*> known;
+  std::set<int64_t> known;
   for (const Ranked& one : ranked) {
     if (static_cast<int>(ids.size()) < seeds) ids.push_back(one.passage);
-    known.emplace(one.passage, &one);
+    known.insert(one.passage);
   }
   index::PageRankOptions options;
   options.follow = follow;
   const std::vector<std::pair<int64_t, double>> reached = graph_.rank(ids, options);
   const std::map<int64_t, double> scores(reached.begin(), reached.end());
-  std::vector<Ranked> joined;
+  double start = 0;  // the seeds' weights, which PageRank makes sum to 1
+  for (size_t i = 0; i < ids.size(); ++i) start += 1.0 / static_cast<double>(i + 1);
+  std::vector<Ranked> joined(ranked.begin(), ranked.end());
+  for (size_t i = 0; i < joined.size(); ++i) {
+    const auto flow = scores.find(joined[i].passage);
+    joined[i].score =
+        (flow == scores.end() ? 0.0 : flow->second) + kFoundShare / (static_cast<double>(i + 1) * start);
+  }
   for (const auto& [id, score] : reached) {
-    const auto before = known.find(id);
-    Ranked one = before == known.end() ? Ranked{id, 0, 0, 0, 0, 0, std::nullopt} : *before->second;
-    if (before == known.end()) one.via = way_to(id, scores);
-    one.score = score;
-    joined.push_back(one);
+    if (known.contains(id)) continue;
+    joined.push_back({id, score, 0, 0, 0, 0, std::nullopt, std::nullopt, way_to(id, scores)});
   }
-  for (const Ranked& one : ranked) {
-    if (scores.contains(one.passage)) continue;
-    joined.push_back(one);
-    joined.back().score = 0;
-  }
+  std::stable_sort(joined.begin(), joined.end(),
+                   [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
   return joined;
 }
 

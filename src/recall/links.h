@@ -51,9 +51,10 @@ class LinkGraph {
   std::vector<int64_t> neighbours(std::span<const int64_t> from) const;
   // From which of `from`, best first, a passage is reached, and through what.
   std::optional<Via> way_from(int64_t passage, std::span<const int64_t> from) const;
-  // By personalised PageRank: the passages of `ranked` in the order of their scores together with those that
-  // are reached from the first `seeds` of them (only their ids and `via` are set); what is not reached
-  // follows as it was, with score 0.
+  // By personalised PageRank: the passages of `ranked` together with those that are reached from the first
+  // `seeds` of them (only their ids and `via` are set). Scores are what flows to a passage, and of those of
+  // `ranked` a share for their rank beside it, so that a question of one passage keeps its own
+  // (docs/results.md).
   std::vector<Ranked> rank(std::span<const Ranked> ranked, int seeds, double follow) const;
   // The rarest mention that both hold, ties by lower id.
   std::optional<int64_t> shared_mention(int64_t a, int64_t b) const;

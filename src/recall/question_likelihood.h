@@ -1,9 +1,9 @@
 // How likely the question is behind passages: what judging and chaining measure.
 //
 // The question's tokens run once over stored KV; no token of a passage is evaluated. Passages stand one after
-// another behind the encoding prefix (positions as if they were one text), the question last: the first one is
-// exact, those behind it have not seen what stands in front of them. Ownership: pages are pinned by the caller
-// during the call. Threads: one at a time. Cost: question tokens x readings rows with logits.
+// another behind the encoding prefix (positions as if they were one text), the question last: the first one
+// is exact, those behind it have not seen what stands in front of them. Ownership: pages are pinned by the
+// caller during the call. Threads: one at a time. Cost: question tokens x readings rows with logits.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ struct Ranked {
   double keywords = 0;
   double latent_z = 0;
   double keywords_z = 0;
-  std::optional<double> judged;  // by a judge (judge.h); then `score` holds both
+  std::optional<double> judged;                  // by a judge (judge.h); then `score` holds both
   std::optional<double> chained = std::nullopt;  // by a chain (chain.h)
   std::optional<Via> via = std::nullopt;         // by links (links.h)
 };
