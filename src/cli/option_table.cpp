@@ -133,8 +133,8 @@ constexpr OptionSpec kOptions[] = {
      "judge the best N passages found by how likely each makes the question (0: do not)",
      [](Settings& s) -> Slot { return &s.memory.ask.judge.candidates; }},
     {"chain", 0, "N", OptionGroup::kReading, kReads | kSearch | kEval | kConfig, between(0, 32),
-     "build a chain of at most N passages: each the one that makes the question likeliest behind those before "
-     "it (0: do not)",
+     "build a chain of at most N passages, each the one that makes the question likeliest behind those "
+     "before it (0: do not)",
      [](Settings& s) -> Slot { return &s.memory.ask.chain.passages; }},
     {"chain-candidates", 0, "N", OptionGroup::kReading, kReads | kSearch | kEval | kConfig, between(1, 1000),
      "chain: out of the best N passages and what they link to",
@@ -370,8 +370,8 @@ constexpr OptionSpec kOptions[] = {
      "folder of the public data sets (scripts/fetch_eval_data.sh fills one)",
      [](Settings& s) -> Slot { return &s.eval.data; }},
     {"contexts", 0, "NAME,NAME,...", OptionGroup::kEvaluation, kMeasures, kAny,
-     "before each question: closed, gold, full, reuse, routed, bm25, latent, judged, chain, searched ones also with "
-     "+links (empty: as the task says)",
+     "before each question: closed, gold, full, reuse, routed, bm25, latent, judged, chain, searched ones "
+     "also with +links (empty: as the task says)",
      [](Settings& s) -> Slot { return &s.eval.contexts; }},
     {"baseline", 0, "CONTEXT", OptionGroup::kEvaluation, kMeasures, kAny,
      "context that the others are compared with (empty: none)",

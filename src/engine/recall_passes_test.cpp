@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "engine/page_difference.h"
 #include "engine/passes_fixture.h"
@@ -207,29 +209,30 @@ TEST_F(RecallPasses, JudgingIsTheGainOfTheQuestionsLikelihoodBehindAPassage) {
   }
 }
 
-// A chain by hand: every reading alone, one pass a stream.
-TEST_F(RecallPasses, AChainTakesWhatMakesTheQuestionLikeliestAndPaysForItself) {
-  std::vector<PassageTokens> tokens;
-  for (int i = 0; i < 6; ++i) tokens.push_back(passage(40 + 17 * i, i + 1));
-  const auto encoded = encode(tokens);
-  std::vector<recall::ChainCandidate> candidates;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    candidates.push_back(
-        {{encoded[i].pages, static_cast<int>(tokens[i].tokens.size())}, 0.1 * double(i % 3), {}});
+// A chain by hand: every reading alone, a pass of its own.
+class ChainPasses : public RecallPasses {
+ protected:
+  void SetUp() override {
+    RecallPasses::SetUp();
+    for (int i = 0; i < 6; ++i) tokens_.push_back(passage(40 + 17 * i, i + 1));
+    encoded_ = encode(tokens_);
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      candidates_.push_back(
+          {{encoded_[i].pages, static_cast<int>(tokens_[i].tokens.size())}, 0.1 * double(i % 3), {}});
+    }
+    candidates_[4].linked = {2};
+    candidates_[2].linked = {4};
   }
-  candidates[4].linked = {2};
-  candidates[2].linked = {4};
-  const std::string question = "Who stands in the hall of the lamp house?";
-  const auto asked = *frame_->routing_question(question);
-  const auto [first, last] = recall::question_span(asked.size());
-  const std::vector<int32_t> rows(asked.begin(), asked.begin() + static_cast<int64_t>(last));
-  const auto likelihood = [&](const std::vector<size_t>& read) {
+  double likelihood(const std::vector<size_t>& read) {
+    const auto asked = *frame_->routing_question(kQuestion);
+    const auto [first, last] = recall::question_span(asked.size());
+    const std::vector<int32_t> rows(asked.begin(), asked.begin() + static_cast<int64_t>(last));
     recall::Stream stream;
     recall::add_references(*encoder_->prefix_pages(), prefix_tokens(), 0, stream.context);
     stream.position = prefix_tokens();
     for (const size_t i : read) {
-      const auto count = static_cast<int>(tokens[i].tokens.size());
-      recall::add_references(encoded[i].pages, count, stream.position, stream.context);
+      const auto count = static_cast<int>(tokens_[i].tokens.size());
+      recall::add_references(encoded_[i].pages, count, stream.position, stream.context);
       stream.position += count;
     }
     stream.tokens = rows;
@@ -241,51 +244,66 @@ TEST_F(RecallPasses, AChainTakesWhatMakesTheQuestionLikeliestAndPaysForItself) {
     };
     EXPECT_TRUE(recall::feed(*passes_, std::span(&stream, 1), model::PassGoal::kLogits, count_row).ok());
     return sum;
-  };
+  }
+  // What follows `read`: the candidate and its gain, or none that pays; scores of all into `scores`.
+  std::optional<std::pair<size_t, double>> next(const std::vector<size_t>& read, double cost,
+                                                std::map<size_t, double>& scores) {
+    std::vector<double> gains;
+    std::vector<size_t> others;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (std::find(read.begin(), read.end(), i) != read.end()) continue;
+      std::vector<size_t> with = read;
+      with.push_back(i);
+      others.push_back(i);
+      gains.push_back(likelihood(with) - likelihood(read));
+    }
+    const recall::Moments moments = recall::moments_of(gains);
+    std::optional<std::pair<size_t, double>> best;
+    for (size_t n = 0; n < others.size(); ++n) {
+      const double linked = others[n] == 4 ? 1.0 : 0.0;  // to 2, which stands first
+      scores[others[n]] = moments.z(gains[n]) + candidates_[others[n]].prior + linked;
+      if (gains[n] < cost || (best && scores[others[n]] <= scores[best->first])) continue;
+      best = {others[n], gains[n]};
+    }
+    return best;
+  }
+
+  static constexpr char kQuestion[] = "Who stands in the hall of the lamp house?";
+  std::vector<PassageTokens> tokens_;
+  std::vector<recall::Encoded> encoded_;
+  std::vector<recall::ChainCandidate> candidates_;
+};
+
+TEST_F(ChainPasses, AChainTakesWhatMakesTheQuestionLikeliestAndPaysForItself) {
   recall::EvidenceChain maker(*passes_, *encoder_, *frame_);
   for (const double cost : {-1e9, 0.0, 0.5, 1e9}) {
-    const auto chain = maker.build(question, candidates, 2, {4, cost});
+    const auto chain = maker.build(kQuestion, candidates_, 2, {4, cost});
     ASSERT_TRUE(chain.ok()) << chain.error().message;
     ASSERT_EQ(chain->gains.size(), chain->chosen.size());
     EXPECT_EQ(chain->chosen[0], 2u);
     EXPECT_NEAR(chain->gains[0], likelihood({2}) - likelihood({}), 1e-3);
     std::vector<size_t> read = {2};
-    for (size_t next = 1; next <= chain->chosen.size(); ++next) {
-      std::vector<double> gains;
-      std::vector<size_t> others;
-      for (size_t i = 0; i < candidates.size(); ++i) {
-        if (std::find(read.begin(), read.end(), i) != read.end()) continue;
-        std::vector<size_t> with = read;
-        with.push_back(i);
-        others.push_back(i);
-        gains.push_back(likelihood(with) - likelihood(read));
+    while (read.size() < 4) {
+      std::map<size_t, double> scores;
+      const auto expected = next(read, cost, scores);
+      if (read.size() == 1) {
+        for (const auto& [i, score] : scores) EXPECT_NEAR(chain->seconds[i], score, 1e-2);
       }
-      const recall::Moments moments = recall::moments_of(gains);
-      int best = -1;
-      double best_score = -1e300;
-      for (size_t n = 0; n < others.size(); ++n) {
-        const bool linked = others[n] == 4;
-        const double score = moments.z(gains[n]) + candidates[others[n]].prior + (linked ? 1.0 : 0.0);
-        if (next == 1) EXPECT_NEAR(chain->seconds[others[n]], score, 1e-2);
-        if (gains[n] >= cost && score > best_score) {
-          best = static_cast<int>(n);
-          best_score = score;
-        }
-      }
-      if (next == chain->chosen.size()) {
-        EXPECT_TRUE(best < 0 || next == 4) << "it ends when nothing pays, or at its length; cost " << cost;
-        break;
-      }
-      ASSERT_GE(best, 0);
-      EXPECT_EQ(chain->chosen[next], others[static_cast<size_t>(best)]) << "cost " << cost;
-      EXPECT_NEAR(chain->gains[next], gains[static_cast<size_t>(best)], 1e-3);
-      read.push_back(chain->chosen[next]);
+      if (!expected) break;
+      ASSERT_GT(chain->chosen.size(), read.size()) << "cost " << cost;
+      EXPECT_EQ(chain->chosen[read.size()], expected->first) << "cost " << cost;
+      EXPECT_NEAR(chain->gains[read.size()], expected->second, 1e-3);
+      read.push_back(expected->first);
     }
-    EXPECT_EQ(chain->chosen.size(), cost < -1 ? 4u : cost > 1e8 ? 1u : chain->chosen.size());
-    const auto again = maker.build(question, candidates, 2, {4, cost});
-    EXPECT_EQ(again->chosen, chain->chosen);
+    EXPECT_EQ(chain->chosen.size(), read.size()) << "it ends when nothing pays, or at its length";
+    if (cost == -1e9) {
+      EXPECT_EQ(read.size(), 4u);
+    } else if (cost == 1e9) {
+      EXPECT_EQ(read.size(), 1u);
+    }
+    EXPECT_EQ(maker.build(kQuestion, candidates_, 2, {4, cost})->chosen, chain->chosen);
   }
-  EXPECT_TRUE(maker.build(question, {}, 0, {4, 0})->chosen.empty());
+  EXPECT_TRUE(maker.build(kQuestion, {}, 0, {4, 0})->chosen.empty());
 }
 
 TEST(ChainFirst, PutsTheChainInFrontAndALoneFirstChangesNothing) {
