@@ -455,6 +455,12 @@ Result<Answer> Memory::ask(const AskOptions& options) {
   std::reverse(answer.passages.begin(), answer.passages.end());
   count(options, answer);
   speak(sentence, options, answer);
+  // Each hop reads the same, the later ones by links.
+  for (int hop = 1; options.hops > 1 && hop <= options.hops; ++hop) {
+    answer.hops.push_back({fmt::format("{} {}", options.question, hop), answer.passages, answer.text});
+    if (hop == 1) continue;
+    for (FoundPassage& found : answer.hops.back().passages) found.link = PassageLink{1, "page"};
+  }
   return answer;
 }
 

@@ -67,14 +67,13 @@ Result<Hop> Memory::Hopping::find(const std::string& query, const store::Selecti
     const int64_t id = passage.passage.id;
     const bool known = std::any_of(taken_.begin(), taken_.end(),
                                    [&](const FoundPassage& other) { return other.passage.id == id; });
-    const bool full = static_cast<int>(hop.passages.size()) == share ||
-                      static_cast<int>(taken_.size()) == options_.most_passages;
-    if (full) break;
+    const auto added = static_cast<int>(hop.passages.size());
+    if (added == share || static_cast<int>(taken_.size()) + added == options_.most_passages) break;
     if (known || taken_tokens_ + passage.passage.tokens > options_.budget_tokens) continue;
     taken_tokens_ += passage.passage.tokens;
-    taken_.push_back(passage);
     hop.passages.push_back(std::move(passage));
   }
+  taken_.insert(taken_.end(), hop.passages.rbegin(), hop.passages.rend());
   route_ms_ += ms_between(begin, now_ns());
   return hop;
 }

@@ -1,7 +1,8 @@
 // Asking in several hops: what one hop finds and answers becomes part of the next one's query.
 //
-// Each hop adds its best new passages behind those of earlier hops, which are read in the same order again,
-// so that their KV (stored, or of an equal prefix) is used as it is. The query of a hop is the question with
+// Each hop adds its best new passages, the best one last, behind those of earlier hops, which are read in the
+// same order again, so that their KV (stored, or of an equal prefix) is used as it is.
+// The query of a hop is the question with
 // the sentence of the hop before that speaks most of it, and that hop's partial answer. Passages are joined
 // by nothing but their text: two people of one name stay two sources with their own passages, each in the
 // trace with what found it. Threads: one call at a time, under the memory's lock. Cost: a routing and a short
@@ -32,8 +33,8 @@ class Memory::Hopping {
   Impl& memory_;
   const AskOptions& options_;
   int64_t begin_ns_;
-  std::vector<std::string> terms_;  // of the question
-  std::vector<FoundPassage> taken_;
+  std::vector<std::string> terms_;   // of the question
+  std::vector<FoundPassage> taken_;  // in reading order
   int taken_tokens_ = 0;
   int probe_tokens_ = 0;
   int cold_candidates_ = 0;

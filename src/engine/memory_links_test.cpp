@@ -188,7 +188,9 @@ TEST_F(MemoryLinks, HopsBuildOnOneAnotherAndKeepWhatWasRead) {
     for (const FoundPassage& passage : answer.passages) read.push_back(passage.passage.id);
     for (const Hop& hop : answer.hops) {
       EXPECT_EQ(hop.passages.size(), 2u);
+      const size_t begin = traced.size();
       for (const FoundPassage& passage : hop.passages) traced.push_back(passage.passage.id);
+      std::reverse(traced.begin() + static_cast<std::ptrdiff_t>(begin), traced.end());  // the best last
     }
     EXPECT_EQ(read, traced);
     int first_two = 0;

@@ -44,6 +44,11 @@ TEST(SearchTerms, PartsOfProgrammersNamesStandBesideTheWhole) {
 TEST(SearchTerms, UnspacedScriptsBecomeBigrams) {
   EXPECT_THAT(search_terms("昨日は駅前の本屋で地図帳を買った"), IsSupersetOf(search_terms("地図帳")));
   EXPECT_THAT(search_terms("저는한국어를배웁니다"), IsSupersetOf(search_terms("한국어")));
+  // Two characters are a query, wherever they stand in a run.
+  EXPECT_THAT(search_terms("昨日は駅前の本屋で地図帳を買った"), IsSupersetOf(search_terms("本屋")));
+  EXPECT_THAT(search_terms("저는한국어를배웁니다"), IsSupersetOf(search_terms("국어")));
+  EXPECT_THAT(search_terms("ฉันรักแผนที่มาก"), IsSupersetOf(search_terms("รัก")));
+  EXPECT_EQ(search_terms("本屋").size(), 1u);
   EXPECT_THAT(search_terms("地図帳"), ElementsAre("地図", "図帳"));
   EXPECT_THAT(search_terms("本"), ElementsAre("本"));
   EXPECT_THAT(search_terms("Python入門2024年"), ElementsAre("python", "入門", "2024", "年"));

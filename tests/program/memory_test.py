@@ -37,6 +37,7 @@ USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluate
                 "generated_tokens", "sparse_tokens", "memory_tokens_read", "cold_candidates",
                 "charged_tokens"]
 TIMING_FIELDS = ["route_ms", "load_ms", "blend_ms", "prefill_ms", "ttft_ms", "decode_tokens_per_s", "cite_ms", "total_ms"]
+HOP_FIELDS = ["query", "passages", "answer"]
 CITATION_FIELDS = ["n", "source", "version", "start_byte", "end_byte", "line", "page", "quote", "support"]
 ADD_FIELDS = ["memory", "made", "added", "updated", "unchanged", "removed", "skipped", "failed", "warnings", "passages",
               "encoded_tokens", "evaluated_tokens", "kv_bytes", "index_only", "cancelled", "seconds", "removed_sources"]
@@ -225,6 +226,18 @@ class Ask(MemoryCase):
         self.assertIsNone(citation["page"])
         text = (self.work / citation["source"]).read_bytes()
         self.assertEqual(text[citation["start_byte"]:citation["end_byte"]].decode(), citation["quote"])
+
+    def test_hops(self):
+        answer = self.json_of("ask", "--hops", "2", "tokens of a page")
+        self.assertEqual([list(hop) for hop in answer["hops"]], [HOP_FIELDS] * 2)
+        self.assertEqual(self.json_of("ask", "tokens of a page")["hops"], [])
+        found, linked = (hop["passages"][0] for hop in answer["hops"])
+        self.assertEqual(list(linked), FOUND_FIELDS)
+        self.assertEqual((found["found_by"], found["link"]), ("search", None))
+        self.assertEqual((linked["found_by"], linked["link"]), ("link", {"from": 1, "mention": "page"}))
+        _, shown = self.run_on_terminal("ask", "--hops", "2", "-v", "tokens of a page", NO_COLOR="1")
+        self.assertIn('hop 2: tokens of a page 2\r\n    docs/guide.md:3 (linked by "page")\r\n', shown)
+        self.assertNotIn("hop 1", self.succeed("ask", "--hops", "2", "tokens of a page"))
 
     def test_json_lines(self):
         output = self.succeed("ask", "--json", "--stream", "tokens of a page")
