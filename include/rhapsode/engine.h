@@ -115,6 +115,8 @@ class Generation {
  private:
   friend class Engine;
   friend class Memory;
+  friend class Conversation;
+  friend class ConversationTurn;
   struct State;
   std::shared_ptr<State> state_;
 };

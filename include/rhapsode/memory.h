@@ -25,6 +25,8 @@
 
 namespace rhapsode {
 
+class ConversationTurn;
+
 class Memory {
  public:
   // Opens the memory at options.folder, or makes it when options.create is set. A memory made with another
@@ -54,6 +56,9 @@ class Memory {
   Result<std::string> text(const std::string& source);
   // Erases sources: no byte of their text, codes or KV stays in any file. Returns what went.
   Result<ForgetReport> forget(const ForgetOptions& options);
+  // What answers in conversations were made with one of these sources in view: forget() leaves them alone
+  // unless options.derived is set.
+  Result<std::vector<DerivedAnswer>> derived(const ForgetOptions& options);
   Result<MemoryStats> stats();
   // Checks every checksum and re-encodes a sample of passages.
   Result<VerifyReport> verify(const VerifyOptions& options);
@@ -68,6 +73,8 @@ class Memory {
   const std::filesystem::path& folder() const;
 
  private:
+  friend class Conversation;
+  friend class ConversationTurn;
   struct Impl;
   class Asking;
   class Hopping;

@@ -171,6 +171,7 @@ struct AskOptions {
 struct ForgetOptions {
   std::vector<std::string> sources;  // names, or folders above them
   std::vector<std::string> tags;     // sources with any of these
+  bool derived = false;              // erases what answers of conversations made of them, too
   // Called with the names found; false forgets nothing. Unset: they are forgotten.
   std::function<bool(const std::vector<std::string>&)> confirm;
 };

@@ -187,10 +187,19 @@ struct SourceDetail {
   std::vector<PassageInfo> passages;  // of the current version
 };
 
+// An answer in a conversation that was given with a source in view, or over KV that had seen it.
+struct DerivedAnswer {
+  std::string conversation;
+  int64_t message = 0;
+  std::string time;
+  std::string text;
+};
+
 struct ForgetReport {
   std::vector<std::string> sources;
   int passages = 0;
   uint64_t bytes = 0;  // freed on disk
+  std::vector<DerivedAnswer> derived;  // of conversations that stay: left as they are, or erased as asked
 };
 
 struct MemoryStats {

@@ -11,6 +11,7 @@
 #include "engine/runner_options.h"
 #include "model/file_hash.h"
 #include "recall/links.h"
+#include "store/conversation_log.h"
 
 namespace rhapsode {
 
@@ -278,7 +279,14 @@ std::unique_ptr<recall::Ingester> Memory::Impl::ingester() {
 
 Result<store::Selection> Memory::Impl::selection(const SourceFilter& filter) const {
   if (!filter.as_of.empty()) RH_TRY_STATUS(parse_iso_time(filter.as_of));
-  return store::Selection{filter.sources, filter.tags, filter.as_of};
+  return store::Selection{filter.sources, filter.tags, filter.as_of, std::nullopt};
+}
+
+Result<store::Selection> Memory::Impl::reading_selection(const SourceFilter& filter) const {
+  RH_TRY(store::Selection chosen, selection(filter));
+  RH_TRY(const bool conversations, store::ConversationLog(*catalog).has_others(0));
+  if (conversations) chosen.conversations.emplace();
+  return chosen;
 }
 
 Memory::Memory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

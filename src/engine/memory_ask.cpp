@@ -72,7 +72,7 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
-  RH_TRY(const store::Selection selection, impl_->selection(options.filter));
+  RH_TRY(const store::Selection selection, impl_->reading_selection(options.filter));
   recall::RouteOptions route_options;
   route_options.selection = selection;
   route_options.count = options.limit;
@@ -124,7 +124,7 @@ Status Memory::Asking::check() const {
 // False when the memory holds nothing that fits the question.
 Result<bool> Memory::Asking::choose() {
   if (options_.passages.empty() && options_.most_passages == 0) return true;
-  RH_TRY(const store::Selection selection, memory_.selection(options_.filter));
+  RH_TRY(const store::Selection selection, memory_.reading_selection(options_.filter));
   recall::Route route;
   if (options_.passages.empty()) {
     recall::RouteOptions route_options;

@@ -80,6 +80,8 @@ struct Memory::Impl {
   Status make_parts(const std::string& instruction);
   std::unique_ptr<recall::Ingester> ingester();
   Result<store::Selection> selection(const SourceFilter& filter) const;
+  // The same for questions: conversations are read only when they are named.
+  Result<store::Selection> reading_selection(const SourceFilter& filter) const;
   Result<std::vector<std::string>> names_of(const std::vector<std::string>& sources,
                                             const std::vector<std::string>& tags);
   // Runs `change` on a catalog that may write: this one, or for a moment another one of the same folder. A

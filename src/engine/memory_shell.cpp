@@ -5,6 +5,7 @@
 
 #include "engine/memory_impl.h"
 #include "engine/page_difference.h"
+#include "store/conversation_log.h"
 #include "store/host_pages.h"
 #include "store/memory_archive.h"
 
@@ -28,6 +29,37 @@ SourceInfo info_of(const store::SourceRow& row) {
   return info;
 }
 
+std::string source_of(const store::ConversationRow& row) {
+  return std::string(store::kConversationFolder) + row.name;
+}
+
+// A conversation as one source, whatever passages it has become.
+SourceInfo info_of(const store::ConversationRow& row) {
+  SourceInfo info;
+  info.source = source_of(row);
+  info.kind = store::kConversationKind;
+  info.title = row.name;
+  info.bytes = static_cast<uint64_t>(row.bytes);
+  info.passages = static_cast<int>(row.passages);
+  info.tokens = static_cast<uint64_t>(row.tokens);
+  info.added = row.created;
+  return info;
+}
+
+// Conversations that `source` names, or the folder of all.
+Result<std::vector<store::ConversationRow>> conversations_of(store::Catalog& catalog,
+                                                             const std::vector<std::string>& sources) {
+  RH_TRY(std::vector<store::ConversationRow> rows, store::ConversationLog(catalog).list());
+  if (sources.empty()) return rows;
+  std::erase_if(rows, [&](const store::ConversationRow& row) {
+    return std::none_of(sources.begin(), sources.end(), [&](const std::string& source) {
+      return source + "/" == store::kConversationFolder || source == store::kConversationFolder ||
+             source == source_of(row) || source == source_of(row) + "/";
+    });
+  });
+  return rows;
+}
+
 Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::string& name) {
   store::Selection selection;
   selection.sources = {name};
@@ -46,7 +78,13 @@ Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
   RH_TRY(const store::Selection selection, impl_->selection(filter));
   RH_TRY(const std::vector<store::SourceRow> rows, impl_->catalog->sources(selection));
   std::vector<SourceInfo> infos;
-  for (const store::SourceRow& row : rows) infos.push_back(info_of(row));
+  for (const store::SourceRow& row : rows) {
+    if (row.record.kind != store::kConversationKind) infos.push_back(info_of(row));
+  }
+  if (!filter.tags.empty()) return infos;
+  RH_TRY(const auto conversations, conversations_of(*impl_->catalog, filter.sources));
+  for (const store::ConversationRow& row : conversations) infos.push_back(info_of(row));
+  std::sort(infos.begin(), infos.end(), [](const auto& a, const auto& b) { return a.source < b.source; });
   return infos;
 }
 
@@ -78,13 +116,27 @@ Result<std::vector<std::string>> Memory::Impl::names_of(const std::vector<std::s
   std::vector<std::string> names;
   const auto take = [&](const store::Selection& selection) -> Result<size_t> {
     RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources(selection));
-    for (const store::SourceRow& row : rows) names.push_back(row.record.name);
-    return rows.size();
+    size_t found = 0;
+    for (const store::SourceRow& row : rows) {
+      if (row.record.kind == store::kConversationKind) continue;
+      names.push_back(row.record.name);
+      ++found;
+    }
+    if (selection.sources.empty()) return found;
+    RH_TRY(const auto conversations, conversations_of(*catalog, selection.sources));
+    for (const store::ConversationRow& row : conversations) names.push_back(source_of(row));
+    return found + conversations.size();
   };
   for (const std::string& source : sources) {
     store::Selection selection;
     selection.sources = {source};
     RH_TRY(const size_t found, take(selection));
+    if (found == 0 && source.starts_with(store::kConversationFolder)) {
+      return make_error(ErrorKind::kNotFound,
+                        "the memory has no conversation '{}' ('rhapsode list' names them), and a part of one "
+                        "is not forgotten alone",
+                        source);
+    }
     if (found == 0) {
       return make_error(ErrorKind::kNotFound, "the memory has no source '{}': 'rhapsode list' names them",
                         source);

@@ -62,6 +62,11 @@ void Scheduler::finish(const Handle& handle, FinishReason reason) {
     emit(request, request.decoder.finish());
   }
   cache_sequence(request, true);
+  // A request that was never admitted has not even adopted its runs.
+  if (request.keep_pages && request.sequence.tokens() >= request.run_tokens()) {
+    request.kept_pages = request.sequence.share_pages(request.run_pages());
+    request.kept_tokens = request.sequence.tokens() - request.run_tokens();
+  }
   retire(handle);
   const int64_t end = now_ns();
   Response& response = request.response;

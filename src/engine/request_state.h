@@ -29,6 +29,12 @@ struct ContextRun {
   std::vector<int32_t> left_out;  // tokens, ascending, that are evaluated again: RequestState::blended
 };
 
+// The frame that a request's rows go on in (Sequence::open_frame): the end of a conversation.
+struct OpenFrame {
+  store::PagePin tail;  // its last page; empty: that one is full, or there is none
+  int32_t tokens = 0;   // in the frame so far
+};
+
 struct RequestState {
   RequestState(Request request_in, store::PagePool& pool) : request(std::move(request_in)), sequence(pool) {}
 
@@ -44,6 +50,8 @@ struct RequestState {
   recall::FreshTokens fresh;                  // left out of runs and evaluated already
   // The last tokens of the prompt whose places the response gets the logits of (prompt_logits).
   int scored_tokens = 0;
+  std::optional<OpenFrame> frame;
+  bool keep_pages = false;  // the response's owner takes the pages of the request's own rows
   bool use_prefix_cache = true;
   int decode_budget = 0;  // tokens that a decode step reads at most; 0: all
   int64_t submitted_ns = 0;
@@ -56,6 +64,8 @@ struct RequestState {
   bool admitted_before = false;
   bool prefilled = false;
   std::vector<std::vector<float>> prompt_logits;  // [scored_tokens][vocabulary]
+  std::vector<store::PagePin> kept_pages;         // with keep_pages, once the request has ended
+  int kept_tokens = 0;                            // of its own rows, in them
   int exact_tokens = -1;  // in KV before the first sparse decode step; -1: there was none
   int64_t admitted_ns = 0;
   int64_t first_token_ns = 0;

@@ -230,6 +230,9 @@ bool Scheduler::try_admit(const Handle& handle) {
     request.sequence.adopt_passage(run.pages, run.tokens, run.shift, run.left_out);
   }
   request.sequence.adopt_fresh(request.fresh.pages);
+  if (request.frame) {
+    request.sequence.open_frame(request.frame->tail ? &request.frame->tail : nullptr, request.frame->tokens);
+  }
   if (!request.blended.empty()) {
     std::vector<int32_t> positions;
     for (const recall::BlendedToken& blended : request.blended) positions.push_back(blended.position);

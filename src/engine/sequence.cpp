@@ -74,7 +74,9 @@ bool Sequence::reserve(int rows) {
     there.scattered += static_cast<int>(positions.size());
   }
   while (there.next < rows - scattered) {
-    if (!add_page({}, {}, position_ + there.next)) return false;
+    Entry entry;
+    entry.shift = frame_shift_;
+    if (!add_page(std::move(entry), {}, position_ - frame_shift_ + there.next)) return false;
     there.next += kPageTokens;
   }
   return true;
@@ -135,6 +137,7 @@ Sequence Sequence::fork() const {
   other.scattered_done_ = scattered_done_;
   other.tokens_ = tokens_;
   other.position_ = position_;
+  other.frame_shift_ = frame_shift_;
   other.renumbered_ = renumbered_;
   return other;
 }
@@ -164,7 +167,24 @@ void Sequence::adopt_passage(std::span<const store::PagePin> pages, int tokens, 
   }
   assert(left == 0 && "the pages hold the passage");
   tokens_ += tokens;
-  position_ = std::max(position_, shift + tokens);
+  const int32_t first_position = pages.empty() ? 0 : pages.front()->positions[0];
+  position_ = std::max(position_, shift + first_position + tokens);
+}
+
+void Sequence::open_frame(const store::PagePin* tail, int32_t frame_tokens) {
+  entries_.resize(used());
+  if (!entries_.empty()) entries_.back().capacity = entries_.back().slots;
+  frame_shift_ = position_ - frame_tokens;
+  if (tail == nullptr) return;
+  const int32_t filled = frame_tokens - tail->get()->positions[0];
+  assert(filled > 0 && filled < kPageTokens && "the frame's last page has room");
+  entries_.push_back({tail->share(), frame_shift_, filled, kPageTokens, first_slots(filled)});
+}
+
+std::vector<store::PagePin> Sequence::share_pages(int first) const {
+  std::vector<store::PagePin> shared;
+  for (int i = first; i < used(); ++i) shared.push_back(entries_[i].pin.share());
+  return shared;
 }
 
 void Sequence::adopt_fresh(std::span<const store::PagePin> pages) {
@@ -192,7 +212,7 @@ void Sequence::truncate(int tokens) {
     entries_.clear();
     scattered_.clear();
     scattered_done_ = tokens_ = 0;
-    position_ = 0;
+    position_ = frame_shift_ = 0;
     return;
   }
   assert(scattered_.empty() && "a blended sequence is only forgotten as a whole");

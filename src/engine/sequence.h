@@ -9,7 +9,8 @@
 // conversation of any length stays inside the trained range (design: "long lives"). Blending: tokens of a
 // passage that are left out of its shared pages are evaluated again as *scattered* rows, at the positions the
 // passage gives them; their fresh keys fill private pages (blend_tokens), or lie in
-// such pages already (adopt_fresh). Threads: one at a time.
+// such pages already (adopt_fresh). Conversations: new rows may go on in a frame that others will read at
+// another shift (open_frame). Threads: one at a time.
 // Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
 #pragma once
 
@@ -52,13 +53,19 @@ class Sequence {
   // Takes over the first `slots` slots of a page computed as continuation of what is here (a prefix-cache
   // hit).
   void adopt(store::PagePin pin, int slots);
-  // Reads a passage of `tokens` tokens behind what is here: its frame's position 0 becomes `shift`. Later
-  // rows stand behind the furthest position so far. `left_out`: tokens of it that nobody sees, ascending.
+  // Reads a passage of `tokens` tokens behind what is here: its frame's position 0 becomes `shift`; the pages
+  // may begin further on in their frame. Later rows stand behind the furthest position so far. `left_out`: tokens of it that nobody sees, ascending.
   void adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift,
                      std::span<const int32_t> left_out = {});
   // Private pages that hold fresh keys already, at the positions that the pages say: for tokens that were
   // left out of passages taken in before, whose own tokens() counts them as.
   void adopt_fresh(std::span<const store::PagePin> pages);
+  // The next rows are tokens of a frame that has `frame_tokens` tokens already: they are stored at its
+  // positions from there on, behind the first slots of `tail`, its last page, if that one is not full. Those
+  // slots are not seen here: the frame's tokens are read where adopt_passage() put them.
+  void open_frame(const store::PagePin* tail, int32_t frame_tokens);
+  // Pins of the pages in use from `first` on.
+  std::vector<store::PagePin> share_pages(int first) const;
   // The next rows are scattered ones, at these positions, ascending: fresh keys for tokens that were left out
   // of passages. tokens() counts those tokens as passages' own already.
   void blend_tokens(std::vector<int32_t> positions);
@@ -97,6 +104,7 @@ class Sequence {
   int scattered_done_ = 0;
   int tokens_ = 0;
   int32_t position_ = 0;
+  int32_t frame_shift_ = 0;  // of own pages
   bool renumbered_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include "base/iso_time.h"
 #include "base/sha256.h"
 #include "recall/links.h"
+#include "store/conversation_types.h"
 #include "store/host_pages.h"
 #include "store/kv_codec.h"
 #include "text/passage.h"
@@ -401,7 +402,10 @@ Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tok
   run.progress.tokens_total = expected_tokens;
   const uint64_t before = encoder_.evaluated_tokens();
   RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources({}));
-  for (const store::SourceRow& row : rows) run.current[row.record.name] = row.content;
+  for (const store::SourceRow& row : rows) {
+    // Not a document, whatever folder its name seems to lie in.
+    if (row.record.kind != store::kConversationKind) run.current[row.record.name] = row.content;
+  }
   Status failed;
   text::ScanCallbacks callbacks;
   callbacks.on_found = [&](const std::string&, uint64_t) { ++run.progress.sources_total; };

@@ -104,6 +104,55 @@ Result<std::vector<int32_t>> PromptFrame::tail(const std::string& question,
   return tokenizer_->encode_parts(behind, /*add_special=*/false);
 }
 
+Result<TurnFrame> PromptFrame::turn_frame() const {
+  constexpr std::string_view kAnswer = "RHAPSODEANSWERRHAPSODE";
+  constexpr std::string_view kNext = "RHAPSODENEXTRHAPSODE";
+  const std::vector<Message> history = {{"user", "x"}, {"assistant", std::string(kAnswer)}};
+  RH_TRY(const std::vector<text::RenderedPart> parts, render(std::string(kNext), history));
+  const std::string next = asked(kNext);
+  TurnFrame frame;
+  // Behind the answer's mark up to the next question's, then from there to the end.
+  int passed = 0;
+  for (const text::RenderedPart& part : parts) {
+    std::string_view rest = part.text;
+    if (passed == 0) {
+      const size_t mark = part.from_message ? rest.find(kAnswer) : std::string_view::npos;
+      if (mark == std::string_view::npos) continue;
+      rest.remove_prefix(mark + kAnswer.size());
+      passed = 1;
+    }
+    if (passed == 1) {
+      const size_t mark = part.from_message ? rest.find(next) : std::string_view::npos;
+      const std::string_view behind = rest.substr(0, mark);
+      if (!behind.empty()) frame.behind_answer.push_back({std::string(behind), part.from_message});
+      if (mark == std::string_view::npos) continue;
+      rest.remove_prefix(mark + next.size());
+      passed = 2;
+    }
+    if (!rest.empty()) frame.before_answer.push_back({std::string(rest), part.from_message});
+  }
+  if (passed == 2) return frame;
+  return make_error(ErrorKind::kUnsupported,
+                    "the model's chat template changes the messages' text, so a conversation cannot go on in "
+                    "it");
+}
+
+Result<std::vector<int32_t>> PromptFrame::message(std::string_view text,
+                                                  std::span<const text::RenderedPart> behind) const {
+  std::vector<text::TextPart> parts;
+  if (!text.empty()) parts.push_back({text, false});
+  for (const text::RenderedPart& part : behind) parts.push_back({part.text, !part.from_message});
+  return tokenizer_->encode_parts(parts, /*add_special=*/false);
+}
+
+std::string PromptFrame::question_text(std::string_view question) {
+  return asked(question);
+}
+
+Result<std::vector<int32_t>> PromptFrame::documents_opening() const {
+  return tokenizer_->encode(kOpening);
+}
+
 Result<std::vector<int32_t>> PromptFrame::routing_question(std::string_view question) const {
   return tokenizer_->encode(asked(question) + "\n");
 }

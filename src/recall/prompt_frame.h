@@ -31,6 +31,13 @@ struct PassageTokens {
   int text_tokens = 0;    // behind them; the blank line is the rest
 };
 
+// What stands between the messages of a conversation whose every turn the template renders alike. A turn is
+// question, `before_answer`, answer, `behind_answer`; the first question stands behind the prefix.
+struct TurnFrame {
+  std::vector<text::RenderedPart> before_answer;  // ends the user's turn, opens the assistant's
+  std::vector<text::RenderedPart> behind_answer;  // ends it and opens the user's next
+};
+
 class PromptFrame {
  public:
   // `chat` may be null. kUnsupported when the template does not keep the user's text in one piece.
@@ -43,6 +50,14 @@ class PromptFrame {
   Result<PassageTokens> passage(std::string_view header, std::string_view text) const;
   // `history`: user and assistant in turn, the oldest first; the last turn is the question.
   Result<std::vector<int32_t>> tail(const std::string& question, std::span<const Message> history) const;
+  // kUnsupported when the template does not keep messages in one piece.
+  Result<TurnFrame> turn_frame() const;
+  // A message and what stands behind it; nothing when both are empty.
+  Result<std::vector<int32_t>> message(std::string_view text, std::span<const text::RenderedPart> behind) const;
+  // "Question: ..." as it stands in front of before_answer.
+  static std::string question_text(std::string_view question);
+  // What opens a block of documents within a conversation, as prefix() does at its beginning.
+  Result<std::vector<int32_t>> documents_opening() const;
   // The question as routing reads it: "Question: ..." and a line feed.
   Result<std::vector<int32_t>> routing_question(std::string_view question) const;
 

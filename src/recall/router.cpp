@@ -103,8 +103,7 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
   const int depth = std::max(options.count * 4, 40);
 
   std::set<int64_t> candidates;
-  const bool everything =
-      options.selection.sources.empty() && options.selection.tags.empty() && options.selection.as_of.empty();
+  const bool everything = options.selection.everything();
   LatentScores latent;
   if (options.latent) {
     RH_TRY(route.vectors, question_vectors(catalog, question, route));

@@ -23,10 +23,11 @@ std::string_view text_of(sqlite3_value* value) {
                           : std::string_view(bytes, static_cast<size_t>(sqlite3_value_bytes(value)));
 }
 
-bool has_name(const RowFilter& filter, std::string_view name) {
-  if (filter.names.empty() || filter.names.contains(name)) return true;
+// `names` holds the name or a folder above it.
+bool has_name(const std::set<std::string, std::less<>>& names, std::string_view name) {
+  if (names.contains(name)) return true;
   for (size_t slash = name.find('/'); slash != std::string_view::npos; slash = name.find('/', slash + 1)) {
-    if (filter.names.contains(name.substr(0, slash))) return true;
+    if (names.contains(name.substr(0, slash))) return true;
   }
   return false;
 }
@@ -46,8 +47,13 @@ bool has_tags(const RowFilter& filter, std::string_view lines) {
 
 void sql_selected(sqlite3_context* context, int, sqlite3_value** values) {
   const RowFilter& filter = state_of(context)->filter;
-  sqlite3_result_int(context,
-                     has_name(filter, text_of(values[0])) && has_tags(filter, text_of(values[1])) ? 1 : 0);
+  const bool named = filter.names.empty() || has_name(filter.names, text_of(values[0]));
+  sqlite3_result_int(context, named && has_tags(filter, text_of(values[1])) ? 1 : 0);
+}
+
+void sql_conversing(sqlite3_context* context, int, sqlite3_value** values) {
+  const RowFilter& filter = state_of(context)->filter;
+  sqlite3_result_int(context, has_name(filter.conversations, text_of(values[0])) ? 1 : 0);
 }
 
 void sql_listed(sqlite3_context* context, int, sqlite3_value** values) {
@@ -121,6 +127,10 @@ Status CatalogState::register_functions() {
   sqlite3* const handle = database->handle();
   int code = sqlite3_create_function_v2(handle, "rh_selected", 2, flags, this, sql_selected, nullptr, nullptr,
                                         nullptr);
+  if (code == SQLITE_OK) {
+    code = sqlite3_create_function_v2(handle, "rh_conversing", 1, flags, this, sql_conversing, nullptr,
+                                      nullptr, nullptr);
+  }
   if (code == SQLITE_OK) {
     code = sqlite3_create_function_v2(handle, "rh_listed", 1, flags, this, sql_listed, nullptr, nullptr,
                                       nullptr);

@@ -28,6 +28,7 @@
 namespace rhapsode::store {
 
 struct CatalogState;
+class ConversationLog;
 
 class Catalog {
  public:
@@ -60,7 +61,7 @@ class Catalog {
   Status publish(const SourceRecord& source, int64_t content);
   // Ends the sources' current versions (what `as_of` finds stays). Unknown names are ignored and not counted.
   Result<int> retire(std::span<const std::string> sources);
-  // Erases sources (exact names), all versions, and every content that was begun and not published: rewrites
+  // Erases sources and conversations (exact names), all versions, and every content that was begun and not published: rewrites
   // the segments, the text index and the database, so that no byte of contents that nothing else holds
   // remains in any file. Old versions of other sources whose headers carry an erased name go as well; current
   // ones are listed in `renamed` and stay usable, but carry that name: begin, encode and publish them under
@@ -137,6 +138,7 @@ class Catalog {
   Result<CheckResult> check() const;
 
  private:
+  friend class ConversationLog;  // conversation_log.h: the part of the catalog that conversations are
   explicit Catalog(std::unique_ptr<CatalogState> state);
   std::unique_ptr<CatalogState> state_;
 };

@@ -120,8 +120,16 @@ Result<CatalogStats> Catalog::stats(std::string_view fingerprint) const {
   RH_TRY(const int64_t with_kv,
          database.number("SELECT count(*) FROM kv_extents WHERE fingerprint = ?", label));
   RH_TRY(const int64_t all_kv, database.number("SELECT count(*) FROM kv_extents"));
-  stats.passages_with_kv = static_cast<int>(with_kv);
-  stats.foreign_kv_entries = static_cast<uint64_t>(all_kv - with_kv);
+  RH_TRY(const int version, schema_version(database));
+  constexpr char kSpilled[] =
+      "SELECT count(*) FROM spills s JOIN kv_extents k ON k.passage = s.passage AND k.fingerprint = "
+      "s.fingerprint WHERE s.base = ?";
+  int64_t spilled = 0;
+  if (version >= kConversationsSince) {
+    RH_TRY(spilled, database.number(kSpilled, label));
+  }
+  stats.passages_with_kv = static_cast<int>(with_kv + spilled);
+  stats.foreign_kv_entries = static_cast<uint64_t>(all_kv - with_kv - spilled);
   const fs::path& file = database.path();
   stats.catalog_bytes = size_or_zero(file) + size_or_zero(file.string() + "-wal");
   return stats;

@@ -84,6 +84,7 @@ Status CatalogState::unindex_content(int64_t content) {
 
 Status CatalogState::drop_content(int64_t content, Erased& erased) {
   RH_TRY(const ContentInfo info, content_info(content));
+  RH_TRY_STATUS(drop_views_of(content));
   if (info.complete) RH_TRY_STATUS(unindex_content(content));
   const std::string mine = fmt::format("passage IN (SELECT id FROM passages WHERE content = {})", content);
   for (const char* table : {"code_extents", "kv_extents"}) {
@@ -152,7 +153,12 @@ Result<Erased> Catalog::erase(std::span<const std::string> sources) {
   {
     RH_TRY(WriteScope scope, WriteScope::begin(*state_));
     for (const std::string& name : sources) {
-      RH_TRY(const bool gone, drop_source(database, name));
+      std::vector<std::string> parts;
+      RH_TRY(bool gone, state_->drop_conversation(name, parts));
+      for (const std::string& part : parts) RH_TRY_STATUS(drop_source(database, part));
+      if (!gone) {
+        RH_TRY(gone, drop_source(database, name));
+      }
       if (gone) erased.sources.push_back(name);
     }
     RH_TRY_STATUS(drop_nameless_history(database));

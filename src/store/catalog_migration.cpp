@@ -26,7 +26,43 @@ CREATE TABLE passage_mentions(
 CREATE INDEX passage_mentions_by_mention ON passage_mentions(mention, kind);
 )";
 
-constexpr std::array<Step, 1> kSteps = {{{2, kMentions}}};
+// 3: conversations. A row of a list of contents goes with the content.
+constexpr char kConversations[] = R"(
+CREATE TABLE conversations(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, forked_from TEXT NOT NULL,
+  created TEXT NOT NULL, vocabulary TEXT NOT NULL, edits INTEGER NOT NULL
+) STRICT;
+CREATE TABLE messages(
+  id INTEGER PRIMARY KEY, conversation INTEGER NOT NULL REFERENCES conversations(id), number INTEGER NOT NULL,
+  turn INTEGER NOT NULL, role TEXT NOT NULL, speaker TEXT NOT NULL, said TEXT NOT NULL, text TEXT NOT NULL,
+  first_token INTEGER NOT NULL, end_token INTEGER NOT NULL, tokens BLOB NOT NULL,
+  body_begin INTEGER NOT NULL, body_end INTEGER NOT NULL, forgotten INTEGER NOT NULL,
+  UNIQUE(conversation, number)
+) STRICT;
+CREATE INDEX messages_by_token ON messages(conversation, end_token);
+CREATE TABLE message_views(
+  message INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE,
+  content INTEGER NOT NULL REFERENCES contents(id), PRIMARY KEY(message, content)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX message_views_by_content ON message_views(content);
+CREATE TABLE conversation_passages(
+  conversation INTEGER NOT NULL REFERENCES conversations(id), number INTEGER NOT NULL,
+  passage INTEGER NOT NULL REFERENCES passages(id), first_token INTEGER NOT NULL, tokens INTEGER NOT NULL,
+  PRIMARY KEY(conversation, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX conversation_passages_by_passage ON conversation_passages(passage);
+CREATE TABLE spills(
+  passage INTEGER PRIMARY KEY REFERENCES passages(id), fingerprint INTEGER NOT NULL REFERENCES labels(id),
+  base INTEGER NOT NULL REFERENCES labels(id), first_position INTEGER NOT NULL
+) STRICT;
+CREATE TABLE spill_views(
+  passage INTEGER NOT NULL REFERENCES spills(passage) ON DELETE CASCADE,
+  content INTEGER NOT NULL REFERENCES contents(id), PRIMARY KEY(passage, content)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spill_views_by_content ON spill_views(content);
+)";
+
+constexpr std::array<Step, 2> kSteps = {{{2, kMentions}, {3, kConversations}}};
 static_assert(kSteps.back().version == kCatalogVersion);
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/iso_time.h"
 #include "base/text_check.h"
 #include "store/catalog_state.h"
+#include "store/conversation_types.h"
 
 namespace rhapsode::store {
 namespace {
@@ -120,7 +121,18 @@ Result<VisibleRows> visible_rows(const Selection& selection, RowFilter& filter) 
     filter.names.insert(std::move(name));
   }
   filter.tags = selection.tags;
-  if (!filter.names.empty() || !filter.tags.empty()) visible.where += " AND rh_selected(s.name, v.tags)";
+  const char* const selected =
+      filter.names.empty() && filter.tags.empty() ? "1" : "rh_selected(s.name, v.tags)";
+  if (!selection.conversations) {
+    visible.where += fmt::format(" AND {}", selected);
+    return visible;
+  }
+  filter.conversations = {selection.conversations->begin(), selection.conversations->end()};
+  for (const std::string& name : filter.names) {
+    if ((name + "/").starts_with(kConversationFolder)) filter.conversations.insert(name);
+  }
+  visible.where += fmt::format(" AND CASE v.kind WHEN '{}' THEN rh_conversing(s.name) ELSE {} END",
+                               kConversationKind, selected);
   return visible;
 }
 
@@ -177,7 +189,7 @@ Result<const std::vector<int64_t>*> CatalogState::visible_passages_now() {
 }
 
 Result<std::vector<int64_t>> Catalog::visible_passages(const Selection& selection) const {
-  if (selection.sources.empty() && selection.tags.empty() && selection.as_of.empty()) {
+  if (selection.everything()) {
     RH_TRY(const std::vector<int64_t>* const ids, state_->visible_passages_now());
     return *ids;
   }

@@ -11,8 +11,9 @@
 
 namespace rhapsode::store {
 
-inline constexpr int kCatalogVersion = 2;
+inline constexpr int kCatalogVersion = 3;
 inline constexpr int kMentionsSince = 2;  // version with mentions
+inline constexpr int kConversationsSince = 3;
 
 // The version of the tables, one that this build reads; 0: the database is empty.
 Result<int> schema_version(Database& database);

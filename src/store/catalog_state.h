@@ -24,10 +24,12 @@
 
 namespace rhapsode::store {
 
-// What the SQL functions rh_selected(name, tags) and rh_listed(id) ask; set before a statement is stepped.
+// What the SQL functions rh_selected(name, tags), rh_conversing(name) and rh_listed(id) ask; set before a
+// statement is stepped.
 struct RowFilter {
   std::set<std::string, std::less<>> names;  // of sources or folders above them; empty: all
   std::vector<std::string> tags;
+  std::set<std::string, std::less<>> conversations;
   std::span<const int64_t> ids;  // ascending
 };
 
@@ -88,6 +90,10 @@ struct CatalogState {
   // Drops a content that no version has and counts it in `erased`. The text's file goes with the next sweep,
   // at once by scrub().
   Status drop_content(int64_t content, Erased& erased);
+  // KV that was computed while the content was in view, of whatever passage, and what else refers to it.
+  Status drop_views_of(int64_t content);
+  // Removes what was said; false when there is no such conversation. Its passages' sources are still to drop.
+  Result<bool> drop_conversation(std::string_view name, std::vector<std::string>& sources);
   Result<int> drop_contents(std::string_view where, Erased& erased);
   Status unindex_content(int64_t content);
   Status drop_code_extent(int64_t passage);

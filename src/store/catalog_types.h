@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,12 @@ struct Selection {
   std::vector<std::string> tags;  // all of these
   // ISO 8601; a day means its last moment; empty: now, whatever event times say.
   std::string as_of;
+  // Unset: conversations are sources like others. Set: they are seen only below one of these names or one of
+  // `sources`, whatever else is selected.
+  std::optional<std::vector<std::string>> conversations;
+
+  // True when nothing that is visible now is left out.
+  bool everything() const { return sources.empty() && tags.empty() && as_of.empty() && !conversations; }
 };
 
 struct ContentKey {

@@ -1,0 +1,276 @@
+// A conversation over a tiny random model: answers are noise; what is counted, kept, dropped and found is
+// not.
+#include "rhapsode/conversation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/memory_fixture.h"
+
+namespace rhapsode {
+
+namespace {
+
+class ConversationTest : public MemoryTest {
+ protected:
+  std::unique_ptr<Conversation> begin(Memory& memory, const std::string& name, int live = 256,
+                                      const std::string& fork_from = "") {
+    ConversationOptions options;
+    options.name = name;
+    options.live_budget_tokens = live;
+    options.fork_from = fork_from;
+    auto conversation = Conversation::open(memory, options);
+    EXPECT_TRUE(conversation.ok()) << conversation.error().message;
+    return conversation.ok() ? std::move(conversation).value() : nullptr;
+  }
+
+  SayOptions saying(const std::string& text, int most_passages = 0) {
+    SayOptions options;
+    options.text = text;
+    options.max_tokens = 4;
+    options.most_passages = most_passages;
+    options.policy = ReadPolicy::kReuse;
+    options.budget_tokens = 1024;
+    return options;
+  }
+
+  Reply say(Conversation& conversation, const SayOptions& options) {
+    auto reply = conversation.say(options);
+    EXPECT_TRUE(reply.ok()) << reply.error().message;
+    return reply.ok() ? std::move(reply).value() : Reply{};
+  }
+  Reply say(Conversation& conversation, const std::string& text) {
+    return say(conversation, saying(text));
+  }
+  void note(Conversation& conversation, const std::string& role, const std::string& text) {
+    NotedMessage message;
+    message.role = role;
+    message.text = text;
+    const auto noted = conversation.note(message);
+    EXPECT_TRUE(noted.ok()) << noted.error().message;
+  }
+  std::vector<float> first_logits(Conversation& conversation) {
+    const auto score = conversation.score(saying("And what now?"), "red green");
+    EXPECT_TRUE(score.ok()) << score.error().message;
+    return score.ok() ? score->logits.front() : std::vector<float>{};
+  }
+};
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(a[i]) - b[i]));
+  }
+  return largest;
+}
+
+const Reply* first_with_spill(const std::vector<Reply>& replies) {
+  for (const Reply& reply : replies) {
+    if (!reply.spilled.empty()) return &reply;
+  }
+  return nullptr;
+}
+
+// Evaluated beside the message: the end of the turn, where nothing is evaluated twice.
+int tokens_behind(const Reply& reply) {
+  return reply.usage.evaluated_tokens - reply.usage.message_tokens;
+}
+
+std::string filler(int turn) {
+  return "The weather of day " + std::to_string(turn) + " was mild, and nobody asked for the wooden boat.";
+}
+
+}  // namespace
+
+TEST_F(ConversationTest, SpillsWhatIsOldestAndEvaluatesNothingTwice) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "main");
+  const uint64_t rows_before = engine_->stats().rows;
+  uint64_t expected = 0;
+  std::vector<Reply> replies;
+  for (int turn = 0; turn < 20; ++turn) {
+    replies.push_back(say(*chat, filler(turn)));
+    const TurnUsage& usage = replies.back().usage;
+    // The message, the end of the turn, and every generated token but the last, which `end` reads.
+    expected += static_cast<uint64_t>(usage.evaluated_tokens + usage.generated_tokens);
+    EXPECT_EQ(usage.made_anew_tokens, 0);
+    EXPECT_LE(usage.live_tokens, 256);
+  }
+  EXPECT_EQ(engine_->stats().rows - rows_before, expected);
+  const Reply* spilling = first_with_spill(replies);
+  ASSERT_NE(spilling, nullptr);
+  EXPECT_GT(spilling->spilled.front().tokens, 0);
+  EXPECT_EQ(spilling->spilled.front().source, "chats/main/0000000");
+  EXPECT_EQ(spilling->spilled.front().first_message, 0);
+  // Nothing is lost: every message is there, and every token is live or in a passage.
+  const auto history = chat->history();
+  ASSERT_TRUE(history.ok());
+  EXPECT_EQ(history->size(), 40u);
+  EXPECT_EQ(history->at(38).text, filler(19));
+  int64_t next = 0;
+  for (const Reply& reply : replies) {
+    for (const SpilledPassage& spilled : reply.spilled) {
+      EXPECT_LE(spilled.first_message, next + 1);
+      next = spilled.last_message;
+    }
+  }
+}
+
+TEST_F(ConversationTest, RecallsWhatWasSaidLongAgo) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "main");
+  const int turn_end = tokens_behind(say(*chat, "My zebra is called Quaggelina and lives in Thessaloniki."));
+  for (int turn = 0; turn < 20; ++turn) say(*chat, filler(turn));
+  const Reply reply = say(*chat, saying("Where does the zebra Quaggelina live?", 1));
+  ASSERT_EQ(reply.recalled.size(), 1u);
+  const RecalledPassage& recalled = reply.recalled.front();
+  EXPECT_TRUE(recalled.conversation);
+  EXPECT_TRUE(recalled.as_computed);
+  EXPECT_NE(recalled.found.text.find("Quaggelina"), std::string::npos);
+  EXPECT_EQ(recalled.found.passage.header.substr(0, 6), "[user,");
+  // Read as it was computed: nothing of it is evaluated.
+  EXPECT_EQ(tokens_behind(reply), turn_end);
+}
+
+TEST_F(ConversationTest, GoesOnAfterARestart) {
+  auto memory = open();
+  auto chat = begin(*memory, "main");
+  for (int turn = 0; turn < 12; ++turn) say(*chat, filler(turn));
+  const std::vector<float> before = first_logits(*chat);
+  const int live = chat->live_tokens();
+  chat.reset();
+  memory.reset();
+  memory = open();
+  chat = begin(*memory, "main");
+  const std::vector<float> after = first_logits(*chat);
+  EXPECT_EQ(chat->live_tokens(), live);
+  EXPECT_LT(largest_difference(before, after), 1e-2);
+  const Reply reply = say(*chat, "Go on.");
+  EXPECT_EQ(reply.turn, 12);
+}
+
+TEST_F(ConversationTest, M15_AMessageLargerThanTheLiveBudgetIsReadInSteps) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "main");
+  std::string text = "Gate code is 7b21. ";
+  for (int fact = 0; fact < 200; ++fact) text += "Fact " + std::to_string(fact) + " says nothing at all. ";
+  const Reply reply = say(*chat, text + "What is the gate code?");
+  EXPECT_GT(reply.usage.message_tokens, 1000);
+  EXPECT_LE(reply.usage.live_tokens, 256);
+  EXPECT_GT(reply.spilled.size(), 5u);
+  const auto history = chat->history();
+  ASSERT_TRUE(history.ok());
+  EXPECT_EQ(history->front().text, text + "What is the gate code?");
+  std::string spilled;
+  const auto detail = memory->search("gate code", {{{"chats/main"}, {}, ""}, 50, {}});
+  ASSERT_TRUE(detail.ok()) << detail.error().message;
+  for (const FoundPassage& found : *detail) spilled += found.text;
+  EXPECT_NE(spilled.find("Gate code is 7b21"), std::string::npos);
+}
+
+TEST_F(ConversationTest, ForgettingASourceLeavesNoPageThatSawIt) {
+  write("secret.md", "The canary code of the northern gate is ZX-4417-Q.\n");
+  const auto memory = open();
+  add(*memory);
+  const auto chat = begin(*memory, "main", 512);
+  const auto clean = begin(*memory, "clean", 512);
+  // The document is in view of the first turn only; what follows sees it through what that one left.
+  for (int turn = 0; turn < 6; ++turn) {
+    SayOptions options = saying(turn == 0 ? "The canary code of the northern gate?" : filler(turn));
+    options.sampling.grammar = "root ::= \"yes\"";
+    say(*clean, options);
+    options.most_passages = turn == 0 ? 1 : 0;
+    const Reply reply = say(*chat, options);
+    if (turn > 0) continue;
+    ASSERT_EQ(reply.recalled.size(), 1u);
+    EXPECT_FALSE(reply.recalled.front().conversation);
+  }
+  const std::vector<float> without = first_logits(*clean);
+  ASSERT_EQ(chat->live_tokens(), clean->live_tokens());
+  const double knew = largest_difference(first_logits(*chat), without);
+  EXPECT_GT(knew, 1e-3) << "the pages never knew, so that this test could not fail";
+  const std::string document = memory->list({}).value().front().source;
+  ASSERT_NE(document.find("secret.md"), std::string::npos);
+  ForgetOptions forgetting;
+  forgetting.sources = {document};
+  const auto report = memory->forget(forgetting);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->sources, std::vector<std::string>{document});
+  EXPECT_LT(largest_difference(first_logits(*chat), without), knew / 100);
+  const auto stored = memory->verify({1.0, 0});
+  ASSERT_TRUE(stored.ok());
+  EXPECT_TRUE(stored->problems.empty());
+}
+
+TEST_F(ConversationTest, WhatIsRecalledIsInView) {
+  write("secret.md", "The canary code of the northern gate is ZX-4417-Q.\n");
+  const auto memory = open();
+  add(*memory);
+  const auto chat = begin(*memory, "main");
+  say(*chat, filler(0));
+  const auto logits = [&](int passages, ReadPolicy policy) {
+    SayOptions options = saying("The canary code of the northern gate?", passages);
+    options.policy = policy;
+    const auto score = chat->score(options, "red green");
+    EXPECT_TRUE(score.ok()) << score.error().message;
+    return score.ok() ? score->logits.front() : std::vector<float>{};
+  };
+  const std::vector<float> blind = logits(0, ReadPolicy::kReuse);
+  EXPECT_GT(largest_difference(blind, logits(1, ReadPolicy::kReuse)), 1e-3);
+  EXPECT_GT(largest_difference(blind, logits(1, ReadPolicy::kFull)), 1e-3);
+}
+
+TEST_F(ConversationTest, ConversationsDoNotHearOneAnother) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "one");
+  say(*chat, "My zebra is called Quaggelina and lives in Thessaloniki.");
+  for (int turn = 0; turn < 20; ++turn) say(*chat, filler(turn));
+  const auto other = begin(*memory, "two");
+  SayOptions asking = saying("Where does the zebra Quaggelina live?", 3);
+  EXPECT_TRUE(say(*other, asking).recalled.empty());
+  asking.other_conversations = true;
+  const Reply reply = say(*other, asking);
+  ASSERT_FALSE(reply.recalled.empty());
+  EXPECT_EQ(reply.recalled.back().found.passage.source.substr(0, 10), "chats/one/");
+  EXPECT_FALSE(reply.recalled.back().as_computed);
+  // Nor does a question to the memory, unless it names the conversation.
+  SearchOptions searching;
+  EXPECT_TRUE(memory->search("zebra Quaggelina", searching).value().empty());
+  searching.filter.sources = {"chats/one"};
+  EXPECT_FALSE(memory->search("zebra Quaggelina", searching).value().empty());
+}
+
+TEST_F(ConversationTest, C5_AForkSharesAllThereIsAndTheOriginalIsUntouched) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "main");
+  const int turn_end = tokens_behind(say(*chat, "Hello."));
+  for (int turn = 0; turn < 19; ++turn) say(*chat, filler(turn));
+  const MemoryStats before = memory->stats().value();
+  const uint64_t rows = engine_->stats().rows;
+  const uint64_t used = engine_->stats().kv_used_bytes;
+  auto forked = chat->fork("branch");
+  ASSERT_TRUE(forked.ok()) << forked.error().message;
+  EXPECT_EQ(engine_->stats().rows, rows);
+  EXPECT_EQ(engine_->stats().kv_used_bytes, used);
+  const MemoryStats after = memory->stats().value();
+  EXPECT_EQ(after.kv_bytes, before.kv_bytes);
+  EXPECT_EQ(after.code_bytes, before.code_bytes);
+  EXPECT_EQ(after.contents, before.contents);
+  const std::vector<float> expected = first_logits(*chat);
+  EXPECT_EQ(first_logits(**forked), expected);
+  say(**forked, "Only the branch hears this.");
+  EXPECT_EQ(first_logits(*chat), expected);
+  const Reply next = say(*chat, "Go on.");
+  EXPECT_EQ(tokens_behind(next), turn_end);
+  EXPECT_EQ(chat->history()->size(), 42u);
+  // The original goes; the branch keeps all it shares.
+  ForgetOptions forgetting;
+  forgetting.sources = {"chats/main"};
+  ASSERT_TRUE(memory->forget(forgetting).ok());
+  EXPECT_FALSE(chat->say(saying("Are you there?")).ok());
+  const Reply kept = say(**forked, "Are you there?");
+  EXPECT_EQ(kept.usage.made_anew_tokens, 0);
+}
+
+}  // namespace rhapsode

@@ -1,0 +1,112 @@
+// Messages of a conversation as tokens, and stretches of it as text.
+#include <algorithm>
+
+#include "base/iso_time.h"
+#include "engine/conversation_impl.h"
+
+namespace rhapsode {
+
+namespace {
+
+bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+std::string label_of(const store::MessageRow& message) {
+  return message.speaker.empty() ? message.role : message.speaker;
+}
+
+// The bytes of tokens [begin, end) of a message's text. A character belongs to where it begins.
+std::string text_between(const store::MessageRow& message, int begin, int end, const text::Tokenizer& tokenizer) {
+  if (begin <= message.body_begin && end >= message.body_end) return message.text;
+  const auto bytes = [&](int from, int to) {
+    return tokenizer.decode(std::span(message.tokens).subspan(from, to - from));
+  };
+  begin = std::max(begin, message.body_begin);
+  end = std::min(end, message.body_end);
+  if (begin >= end) return "";
+  std::string text = bytes(begin, end);
+  if (begin > message.body_begin) {
+    const size_t first = static_cast<size_t>(
+        std::find_if_not(text.begin(), text.end(), is_continuation) - text.begin());
+    text.erase(0, first);
+  }
+  for (int next = end; next < message.body_end; ++next) {
+    const std::string piece = bytes(next, next + 1);
+    const auto own = std::find_if_not(piece.begin(), piece.end(), is_continuation);
+    text.append(piece.begin(), own);
+    if (own != piece.end()) break;
+  }
+  return text;
+}
+
+// "2026-11-30", or the time as it stands where that is shorter.
+std::string day_of(const std::string& said) {
+  return said.substr(0, 10);
+}
+
+}  // namespace
+
+Result<store::MessageRow> Conversation::Impl::message(const std::string& role, const std::string& text,
+                                                      const std::string& speaker,
+                                                      const std::string& time) const {
+  const bool user = role == "user";
+  if (!user && role != "assistant") {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "a message of a conversation is of the user or the assistant, not of '{}'", role);
+  }
+  store::MessageRow made;
+  made.number = next_number;
+  made.turn = next_turn;
+  made.role = role;
+  made.speaker = speaker;
+  made.text = text;
+  made.said = time;
+  made.first_token = tail.end_token();
+  if (time.empty()) {
+    made.said = format_iso_time(wall_clock_ms());
+  } else {
+    RH_TRY_STATUS(parse_iso_time(time));
+  }
+  std::string shown = text;
+  if (user && (!speaker.empty() || !time.empty())) {
+    const std::string comma = speaker.empty() || time.empty() ? "" : ", ";
+    shown = fmt::format("[{}{}{}] {}", speaker, comma, time, text);
+  }
+  if (user && !shown.empty()) shown = recall::PromptFrame::question_text(shown);
+  RH_TRY(made.tokens, memory.frame->message(shown, user ? frame.before_answer : frame.behind_answer));
+  RH_TRY(const std::vector<int32_t> body, memory.frame->message(shown, {}));
+  made.body_end = static_cast<int>(std::min(body.size(), made.tokens.size()));
+  return made;
+}
+
+Conversation::Impl::Transcript Conversation::Impl::transcript(int64_t begin, int64_t end) const {
+  Transcript transcript;
+  std::vector<std::string> speakers;
+  std::string last_said;
+  for (const store::MessageRow& message : recent) {
+    if (message.end_token() <= begin || message.first_token >= end) continue;
+    const auto from = static_cast<int>(std::max<int64_t>(0, begin - message.first_token));
+    const auto to = static_cast<int>(std::min(message.end_token(), end) - message.first_token);
+    if (transcript.said.empty()) {
+      transcript.said = message.said;
+      transcript.first_message = message.number;
+    }
+    transcript.last_message = message.number;
+    last_said = message.said;
+    const std::string text = text_between(message, from, to, memory.passes->tokenizer());
+    if (text.empty()) continue;
+    const std::string label = label_of(message);
+    transcript.text += fmt::format("{}{}: {}", transcript.text.empty() ? "" : "\n", label, text);
+    const bool listed = std::find(speakers.begin(), speakers.end(), label) != speakers.end();
+    if (message.role == "user" && !listed) speakers.push_back(label);
+  }
+  const std::string first_day = day_of(transcript.said);
+  const std::string last_day = day_of(last_said);
+  transcript.speakers = fmt::format("{}", fmt::join(speakers, ", "));
+  transcript.header = fmt::format("[{}{}{}{}]", transcript.speakers, speakers.empty() ? "" : ", ", first_day,
+                                  first_day == last_day ? "" : " to " + last_day);
+  return transcript;
+}
+
+}  // namespace rhapsode
