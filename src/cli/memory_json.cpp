@@ -129,6 +129,57 @@ Json answer_json(const Answer& answer, const ModelInfo& model) {
           {"model", model_json(model)}};
 }
 
+Json recalled_json(const RecalledPassage& recalled) {
+  Json json = found_json(recalled.found);
+  json["read_tokens"] = recalled.tokens;
+  json["conversation"] = recalled.conversation;
+  json["as_computed"] = recalled.as_computed;
+  json["exact_tokens"] = recalled.reading.exact_tokens;
+  json["approximate_tokens"] = recalled.reading.approximate_tokens;
+  json["miss"] = text_or_null(recalled.reading.miss);
+  return json;
+}
+
+Json reply_json(const Reply& reply, const std::string& conversation, const ModelInfo& model) {
+  const auto spilled_json = [](const SpilledPassage& spilled) {
+    return Json{{"passage", spilled.passage},
+                {"source", spilled.source},
+                {"tokens", spilled.tokens},
+                {"first_message", spilled.first_message},
+                {"last_message", spilled.last_message}};
+  };
+  const TurnUsage& usage = reply.usage;
+  return {{"turn", reply.turn},
+          {"message", reply.message},
+          {"answer", reply.text},
+          {"recalled", list_of(reply.recalled, recalled_json)},
+          {"spilled", list_of(reply.spilled, spilled_json)},
+          {"usage",
+           {{"message_tokens", usage.message_tokens},
+            {"generated_tokens", usage.generated_tokens},
+            {"evaluated_tokens", usage.evaluated_tokens},
+            {"made_anew_tokens", usage.made_anew_tokens},
+            {"index_tokens", usage.index_tokens},
+            {"probe_tokens", usage.probe_tokens},
+            {"recalled_tokens", usage.recalled_tokens},
+            {"live_tokens", usage.live_tokens}}},
+          {"timing", ask_timing_json(reply.timing)},
+          {"policy", to_string(reply.policy)},
+          {"policy_reason", reply.policy_reason},
+          {"finish", to_string(reply.finish)},
+          {"conversation", conversation},
+          {"model", model_json(model)}};
+}
+
+Json derived_json(const std::vector<DerivedAnswer>& derived) {
+  return list_of(derived, [](const DerivedAnswer& answer) {
+    return Json{{"conversation", answer.conversation},
+                {"message", answer.message},
+                {"time", answer.time},
+                {"text", answer.text}};
+  });
+}
+
 Json issues_json(const std::vector<SourceIssue>& issues) {
   return list_of(issues, [](const SourceIssue& issue) {
     return Json{{"source", issue.source}, {"reason", issue.reason}};

@@ -49,6 +49,7 @@ enum class OptionGroup : uint8_t {
   kAdding,
   kSelection,
   kReading,
+  kConversation,
   kOutput,
   kSampling,
   kLength,

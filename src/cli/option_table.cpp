@@ -13,6 +13,7 @@ constexpr uint32_t kPrompts = kGenerate | kConfig;
 constexpr uint32_t kAnswers = kGenerate | kAsk | kChat | kConfig;
 constexpr uint32_t kReads = kAsk | kChat | kConfig;
 constexpr uint32_t kSelects = kAsk | kChat | kSearch | kList | kConfig;
+constexpr uint32_t kTalks = kChat | kConfig;
 constexpr uint32_t kAdds = kAdd | kConfig;
 constexpr uint32_t kBenches = kBench | kConfig;
 constexpr uint32_t kMeasures = kEval | kConfig;
@@ -163,6 +164,22 @@ constexpr OptionSpec kOptions[] = {
     {"sample", 0, "SHARE", OptionGroup::kReading, kVerify | kConfig, between(0, 1),
      "share of passages to encode again and compare (at least one is)",
      [](Settings& s) -> Slot { return &s.memory.verify.sample; }},
+
+    {"conversation", 0, "NAME", OptionGroup::kConversation, kTalks, kAny,
+     "a conversation kept in the memory, new or gone on with, without an end (empty: none is kept)",
+     [](Settings& s) -> Slot { return &s.memory.conversation; }},
+    {"live-budget", 0, "N", OptionGroup::kConversation, kTalks, between(256, 1000000),
+     "tokens of the conversation that every turn reads; what is older is recalled when it is needed",
+     [](Settings& s) -> Slot { return &s.memory.live_budget_tokens; }},
+    {"fork-from", 0, "NAME", OptionGroup::kConversation, kTalks, kAny,
+     "begin the conversation as this other one is now (empty: anew)",
+     [](Settings& s) -> Slot { return &s.memory.fork_from; }},
+    {"other-conversations", 0, "", OptionGroup::kConversation, kTalks, kAny,
+     "also recall what was said in the memory's other conversations",
+     [](Settings& s) -> Slot { return &s.memory.other_conversations; }},
+    {"speaker", 0, "NAME", OptionGroup::kConversation, kTalks, kAny,
+     "who is talking (empty: the user)",
+     [](Settings& s) -> Slot { return &s.memory.speaker; }},
 
     {"memory", 0, "FOLDER", OptionGroup::kMemory, kOpens | kImport | kEval | kConfig, kAny,
      "the memory's folder (empty: .rhapsode in the nearest folder upwards that has one, else memory in the "
@@ -356,6 +373,9 @@ constexpr OptionSpec kOptions[] = {
      "run libllama in turns with the engine, and compare speed and logits",
      [](Settings& s) -> Slot { return &s.bench.compare_llama; }},
 
+    {"derived", 0, "", OptionGroup::kGeneral, kForget | kConfig, kAny,
+     "also erase the answers in conversations that were given with these sources in view",
+     [](Settings& s) -> Slot { return &s.memory.derived; }},
     {"yes", 'y', "", OptionGroup::kGeneral, kAdd | kForget | kExport | kConfig, kAny,
      "answer every question with yes",
      [](Settings& s) -> Slot { return &s.memory.yes; }},
@@ -433,6 +453,8 @@ const char* title(OptionGroup group) {
       return "Sources";
     case OptionGroup::kReading:
       return "Reading";
+    case OptionGroup::kConversation:
+      return "Conversation";
     case OptionGroup::kMemory:
       return "Memory";
     case OptionGroup::kOutput:

@@ -46,7 +46,7 @@ TEST(OptionTable, WhatIsSpecialToMemoriesHasAnExample) {
   for (const OptionSpec& spec : option_specs()) {
     const OptionGroup group = spec.group;
     if (group != OptionGroup::kAdding && group != OptionGroup::kSelection && group != OptionGroup::kReading &&
-        group != OptionGroup::kMemory)
+        group != OptionGroup::kMemory && group != OptionGroup::kConversation)
       continue;
     EXPECT_NE(examples.find(" " + spec.flag() + " "), std::string::npos) << spec.flag();
   }

@@ -49,10 +49,16 @@ struct MemorySettings {
   SourceFilter filter;  // its tags are also those that `add` gives and `forget` takes
   AddOptions add;
   SearchOptions search;
-  AskOptions ask;         // max_tokens and sampling are those of `request`
-  std::vector<int> read;  // ids of passages to read instead of routing
-  VerifyOptions verify;   // its seed is that of `request`
-  bool yes = false;       // every question is answered so
+  AskOptions ask;            // max_tokens and sampling are those of `request`
+  std::vector<int> read;     // ids of passages to read instead of routing
+  VerifyOptions verify;      // its seed is that of `request`
+  std::string conversation;  // empty: none, what is said is not kept
+  std::string fork_from;
+  std::string speaker;
+  int live_budget_tokens = 2048;
+  bool other_conversations = false;
+  bool derived = false;
+  bool yes = false;  // every question is answered so
   bool verbose = false;
   bool dry_run = false;
   bool text = false;  // print the stored text

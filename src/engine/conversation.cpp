@@ -40,9 +40,10 @@ Status Conversation::Impl::check_name() const {
   RH_TRY(const std::vector<store::SourceRow> rows, memory.catalog->sources(below));
   for (const store::SourceRow& source : rows) {
     if (source.record.kind == store::kConversationKind) continue;
-    return make_error(ErrorKind::kInvalidArgument,
-                      "the memory has a document {}, so a conversation cannot be named '{}': take another name",
-                      source.record.name, name);
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        "the memory has a document {}, so a conversation cannot be named '{}': take another name",
+        source.record.name, name);
   }
   return {};
 }
@@ -90,7 +91,11 @@ Status Conversation::Impl::set_up() {
 
 Status Conversation::Impl::still_there() {
   RH_TRY(const std::optional<store::ConversationRow> found, log.find(options.name));
-  if (found && found->id == row.id) return {};
+  if (found && found->id == row.id) {
+    // Something that was said is no more: also what is live of it.
+    stale = stale || found->edits != row.edits;
+    return {};
+  }
   return make_error(ErrorKind::kNotFound, "the conversation '{}' has been forgotten", options.name);
 }
 
@@ -129,7 +134,11 @@ Status Conversation::Impl::resume(TurnUsage& usage) {
   RH_TRY(const std::vector<store::ConversationPassage> passages, log.passages(row.id));
   for (const store::ConversationPassage& passage : passages) known[passage.passage] = passage;
   int64_t tail_begin = 0;
-  if (!passages.empty()) tail_begin = passages.back().first_token + passages.back().tokens;
+  next_passage = 0;
+  if (!passages.empty()) {
+    tail_begin = passages.back().first_token + passages.back().tokens;
+    next_passage = passages.back().number + 1;
+  }
   RH_TRY(recent, log.messages(row.id, tail_begin));
   RH_TRY(const std::optional<store::ConversationRow> now, log.find(row.name));
   if (!now) return no_conversation(row.name);
@@ -154,13 +163,12 @@ Status Conversation::Impl::resume(TurnUsage& usage) {
   return make_anew(std::move(end), usage);
 }
 
-Status Conversation::Impl::load_live(std::span<const store::ConversationPassage> passages,
-                                     TurnUsage& usage) {
+Status Conversation::Impl::load_live(std::span<const store::ConversationPassage> passages, TurnUsage& usage) {
   for (const store::ConversationPassage& passage : passages) {
     LiveSegment segment;
     segment.stored = passage;
     segment.first_token = passage.first_token;
-    segment.source = fmt::format("{}/{:07}", folder_of(row.name), passage.number);
+    segment.source = store::passage_source(row.name, passage.number);
     RH_TRY(const std::vector<store::MessageRow> messages,
            log.messages(row.id, passage.first_token, passage.first_token + passage.tokens));
     if (!messages.empty()) {
@@ -284,11 +292,12 @@ Result<std::unique_ptr<Conversation>> Conversation::fork(const std::string& name
   };
   for (const LiveSegment& segment : impl_->closed) made->closed.push_back(share(segment));
   for (LiveSegment& segment : made->closed) {
-    segment.source = fmt::format("{}/{:07}", folder_of(name), segment.stored.number);
+    segment.source = store::passage_source(name, segment.stored.number);
   }
   made->tail = share(impl_->tail);
   made->recent = impl_->recent;
   made->known = impl_->known;
+  made->next_passage = impl_->next_passage;
   made->next_number = impl_->next_number;
   made->next_turn = impl_->next_turn;
   made->unanswered = impl_->unanswered;

@@ -24,9 +24,9 @@ namespace rhapsode {
 struct LiveSegment {
   std::vector<store::PagePin> pages;
   std::vector<int32_t> tokens;
-  int64_t first_token = 0;  // in the conversation
-  std::string context;      // a hash of all that was in view while it was computed
-  std::set<int64_t> saw;    // contents in view meanwhile
+  int64_t first_token = 0;                   // in the conversation
+  std::string context;                       // a hash of all that was in view while it was computed
+  std::set<int64_t> saw;                     // contents in view meanwhile
   std::map<int64_t, std::string> leaned_on;  // passages read as they were computed, and their fingerprints
   // Once closed:
   store::ConversationPassage stored;
@@ -62,6 +62,43 @@ struct PromptParts {
   void add(std::span<const store::PagePin> pages, std::span<const int32_t> part);
 };
 
+// A range of a conversation's tokens, to be a passage; `messages` are those it reaches into, or more.
+struct ConversationPiece {
+  const store::ConversationRow& conversation;
+  int64_t number = 0;  // of the passage
+  int64_t begin = 0;
+  int64_t end = 0;
+  std::span<const store::MessageRow> messages;
+};
+
+// What of the messages stands there.
+struct Transcript {
+  std::string text;
+  std::string header;  // "[speaker, date]"
+  std::string speakers;
+  std::string said;  // the first
+  int64_t first_message = 0;
+  int64_t last_message = 0;
+};
+Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer);
+
+// The piece as a passage of the memory like any other.
+struct PassageDraft {
+  store::ContentKey key;
+  store::ContentRecord content;
+  store::SourceRecord source;
+  recall::PassageTokens alone;
+};
+Result<PassageDraft> draft_passage(const recall::PromptFrame& frame, const ConversationPiece& piece,
+                                   const Transcript& transcript);
+// Routing keys of its text alone: a fifth of the model.
+struct DraftCodes {
+  std::vector<std::byte> codes;
+  int chunks = 0;
+};
+Result<DraftCodes> encode_draft(recall::Encoder& encoder, const index::Whitening& whitening,
+                                const PassageDraft& draft);
+
 struct Conversation::Impl {
   Impl(Memory& owner, Memory::Impl& memory_in, ConversationOptions options_in)
       : owner_memory(owner), memory(memory_in), options(std::move(options_in)), log(*memory_in.catalog) {}
@@ -79,6 +116,7 @@ struct Conversation::Impl {
   LiveSegment tail;
   std::vector<store::MessageRow> recent;                // those that reach into the tail
   std::map<int64_t, store::ConversationPassage> known;  // every closed passage, by id
+  int64_t next_passage = 0;
   int64_t next_number = 0;
   int64_t next_turn = 0;
   bool unanswered = false;  // the last message is a question
@@ -118,9 +156,7 @@ struct Conversation::Impl {
   Status close_full(bool at_border, TurnUsage& usage);
   Status close(LiveSegment segment, TurnUsage& usage);
   Status store(LiveSegment& segment, TurnUsage& usage);
-  Status put_passage(LiveSegment& segment, const store::ContentRecord& content,
-                     const recall::PassageTokens& alone, const store::SourceRecord& source,
-                     TurnUsage& usage);
+  Status put_passage(LiveSegment& segment, const PassageDraft& draft, TurnUsage& usage);
   Status store_kv_anew(LiveSegment& segment);
   std::string fingerprint_of(const LiveSegment& segment) const;
   void spill_front(Reply& reply);
@@ -130,17 +166,6 @@ struct Conversation::Impl {
   // --- conversation_text.cpp ---
   Result<store::MessageRow> message(const std::string& role, const std::string& text,
                                     const std::string& speaker, const std::string& time) const;
-  // What of the messages stands in [begin, end): a passage's text, its header and its times.
-  struct Transcript {
-    std::string text;
-    std::string header;
-    std::string speakers;
-    std::string said;
-    int64_t first_message = 0;
-    int64_t last_message = 0;
-  };
-  Transcript transcript(int64_t begin, int64_t end) const;
-
   // --- conversation_turn.cpp ---
   Status say_row(store::MessageRow message);  // keeps it durably and in `recent`
   Status end_open_turn(Reply& reply);         // an answer that never came

@@ -1,11 +1,9 @@
 // The live part of a conversation: evaluated behind what is live, cut into segments, spilled.
 #include <algorithm>
 
-#include "base/iso_time.h"
 #include "base/sha256.h"
 #include "engine/conversation_impl.h"
 #include "store/host_pages.h"
-#include "text/search_terms.h"
 
 namespace rhapsode {
 
@@ -14,9 +12,6 @@ using kernels::kPageTokens;
 namespace {
 
 constexpr int kMostAimTokens = 512;
-// Whatever changes how passages are made of conversations.
-constexpr std::string_view kRecipe = "conversation 1";
-
 Result<std::string> hash_of(std::string_view text) {
   return sha256(std::as_bytes(std::span(text.data(), text.size())));
 }
@@ -63,11 +58,11 @@ Result<std::shared_ptr<Generation::State>> Conversation::Impl::start_state(const
   RH_TRY(PromptParts parts, context(view, true));
   const auto most = static_cast<int64_t>(parts.tokens.size() + tokens.size()) + request.max_tokens;
   if (most > memory.engine->context_tokens) {
-    return make_error(ErrorKind::kTooLarge,
-                      "{} tokens of context, {} of the message and {} for the answer do not fit the context of "
-                      "{}: take a smaller --live-budget or --budget, or raise --context",
-                      parts.tokens.size(), tokens.size(), request.max_tokens,
-                      memory.engine->context_tokens);
+    return make_error(
+        ErrorKind::kTooLarge,
+        "{} tokens of context, {} of the message and {} for the answer do not fit the context of "
+        "{}: take a smaller --live-budget or --budget, or raise --context",
+        parts.tokens.size(), tokens.size(), request.max_tokens, memory.engine->context_tokens);
   }
   auto state = std::make_shared<Generation::State>(std::move(request), *memory.engine->pool);
   state->submitted_ns = now_ns();
@@ -168,8 +163,8 @@ Status Conversation::Impl::make_room(int tokens, int reserve, Reply& reply) {
 
 void Conversation::Impl::spill_front(Reply& reply) {
   const LiveSegment& segment = closed.front();
-  reply.spilled.push_back({segment.stored.passage, segment.source, segment.size(), segment.first_message,
-                           segment.last_message});
+  reply.spilled.push_back(
+      {segment.stored.passage, segment.source, segment.size(), segment.first_message, segment.last_message});
   closed.pop_front();
 }
 
@@ -213,71 +208,41 @@ std::string Conversation::Impl::fingerprint_of(const LiveSegment& segment) const
 // The segment becomes a passage of the memory: text, terms and routing keys as of any, KV as it is. Done
 // again after a kill, it changes nothing.
 Status Conversation::Impl::store(LiveSegment& segment, TurnUsage& usage) {
-  const Transcript transcript = this->transcript(segment.first_token, segment.end_token());
+  const ConversationPiece piece{row, next_passage, segment.first_token, segment.end_token(), recent};
+  const Transcript transcript = transcript_of(piece, memory.passes->tokenizer());
   segment.first_message = transcript.first_message;
   segment.last_message = transcript.last_message;
-  segment.stored.number = static_cast<int64_t>(known.size());
+  segment.stored.number = next_passage;
   segment.stored.first_token = segment.first_token;
   segment.stored.tokens = segment.size();
-  segment.source = fmt::format("{}{}/{:07}", store::kConversationFolder, row.name, segment.stored.number);
-  RH_TRY(const recall::PassageTokens alone, memory.frame->passage(transcript.header, transcript.text));
-  store::ContentRecord content;
-  content.text = transcript.text;
-  content.kind = store::kConversationKind;
-  content.title = row.name;
-  store::PassagePlace place;
-  place.end = transcript.text.size();
-  place.header = transcript.header;
-  place.tokens = static_cast<int>(alone.tokens.size());
-  place.terms = text::search_terms(transcript.header + "\n" + transcript.text);
-  const auto text_begin = alone.tokens.begin() + alone.header_tokens;
-  const std::set<int32_t> unique(text_begin, text_begin + alone.text_tokens);
-  place.unique_tokens.assign(unique.begin(), unique.end());
-  content.passages.push_back(std::move(place));
-  store::SourceRecord source;
-  source.name = segment.source;
-  source.kind = store::kConversationKind;
-  source.title = row.name;
-  source.author = transcript.speakers;
-  source.event_time = transcript.said;
-  source.added = format_iso_time(wall_clock_ms());
-  source.bytes = transcript.text.size();
-  return put_passage(segment, content, alone, source, usage);
+  segment.source = store::passage_source(row.name, next_passage);
+  RH_TRY(const PassageDraft draft, draft_passage(*memory.frame, piece, transcript));
+  RH_TRY(const store::ContentInfo info, memory.catalog->begin_content(draft.key, draft.content));
+  segment.stored.content = info.id;
+  segment.stored.passage = info.passages.front();
+  RH_TRY_STATUS(put_passage(segment, draft, usage));
+  RH_TRY_STATUS(memory.catalog->publish(draft.source, info.id));
+  RH_TRY_STATUS(log.add_passage(row.id, segment.stored));
+  ++next_passage;
+  return memory.sync_index();
 }
 
-Status Conversation::Impl::put_passage(LiveSegment& segment, const store::ContentRecord& content,
-                                       const recall::PassageTokens& alone, const store::SourceRecord& source,
-                                       TurnUsage& usage) {
-  const std::string recipe =
-      fmt::format("{}; {}/{}; vocabulary {}", kRecipe, row.id, segment.stored.number, row.vocabulary);
-  RH_TRY(const std::string sha256, hash_of(content.text));
+Status Conversation::Impl::put_passage(LiveSegment& segment, const PassageDraft& draft, TurnUsage& usage) {
   const uint64_t before = memory.encoder->evaluated_tokens();
-  RH_TRY(const std::vector<recall::Encoded> encoded,
-         memory.encoder->encode(std::span(&alone, 1), /*index_only=*/true));
+  RH_TRY(const DraftCodes made, encode_draft(*memory.encoder, *memory.whitening, draft));
   usage.index_tokens += static_cast<int>(memory.encoder->evaluated_tokens() - before);
-  std::vector<std::byte> codes(encoded.front().chunks * memory.whitening->code_bytes());
-  memory.whitening->encode(encoded.front().chunk_states, codes);
   RH_TRY(const std::vector<std::byte> kv,
          store::encode_pinned_kv(segment.pages, memory.stored_kv, segment.size()));
   segment.stored.spilled = true;
   segment.stored.spill = {fingerprint_of(segment), memory.kv_fingerprint, segment.first_position()};
-
-  RH_TRY(const store::ContentInfo info, memory.catalog->begin_content({sha256, recipe}, content));
-  segment.stored.content = info.id;
-  segment.stored.passage = info.passages.front();
   const std::vector<int64_t> saw(segment.saw.begin(), segment.saw.end());
   RH_TRY_STATUS(log.set_spill(segment.stored.passage, segment.stored.spill, saw));
-  store::EncodedPassage passage{0,     encoded.front().chunks,        memory.whitening->id(),
-                                codes, segment.stored.spill.fingerprint, kv};
-  Status put = memory.catalog->put_encoded(info.id, std::span(&passage, 1));
-  if (!put.ok() && put.error().kind == ErrorKind::kTooLarge) {
-    passage.kv = {};  // the disk's cap takes no more: it is made from text when it is recalled
-    put = memory.catalog->put_encoded(info.id, std::span(&passage, 1));
-  }
-  RH_TRY_STATUS(put);
-  RH_TRY_STATUS(memory.catalog->publish(source, info.id));
-  RH_TRY_STATUS(log.add_passage(row.id, segment.stored));
-  return memory.sync_index();
+  store::EncodedPassage passage{
+      0, made.chunks, memory.whitening->id(), made.codes, segment.stored.spill.fingerprint, kv};
+  Status put = memory.catalog->put_encoded(segment.stored.content, std::span(&passage, 1));
+  if (put.ok() || put.error().kind != ErrorKind::kTooLarge) return put;
+  passage.kv = {};  // the disk's cap takes no more: it is made from text when it is recalled
+  return memory.catalog->put_encoded(segment.stored.content, std::span(&passage, 1));
 }
 
 Status Conversation::Impl::store_kv_anew(LiveSegment& segment) {

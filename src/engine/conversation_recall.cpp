@@ -93,8 +93,8 @@ Result<std::vector<ConversationTurn::Chosen>> ConversationTurn::choose() {
   }
   reply_.usage.recalled_tokens = tokens;
   std::reverse(chosen.begin(), chosen.end());
-  const auto documents = std::stable_partition(chosen.begin(), chosen.end(),
-                                               [](const Chosen& one) { return one.conversation; });
+  const auto documents =
+      std::stable_partition(chosen.begin(), chosen.end(), [](const Chosen& one) { return one.conversation; });
   std::sort(chosen.begin(), documents,
             [](const Chosen& a, const Chosen& b) { return a.found.passage.id < b.found.passage.id; });
   return chosen;

@@ -39,9 +39,7 @@ class ConversationTest : public MemoryTest {
     EXPECT_TRUE(reply.ok()) << reply.error().message;
     return reply.ok() ? std::move(reply).value() : Reply{};
   }
-  Reply say(Conversation& conversation, const std::string& text) {
-    return say(conversation, saying(text));
-  }
+  Reply say(Conversation& conversation, const std::string& text) { return say(conversation, saying(text)); }
   void note(Conversation& conversation, const std::string& role, const std::string& text) {
     NotedMessage message;
     message.role = role;

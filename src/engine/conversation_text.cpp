@@ -2,11 +2,17 @@
 #include <algorithm>
 
 #include "base/iso_time.h"
+#include "base/sha256.h"
 #include "engine/conversation_impl.h"
+#include "recall/links.h"
+#include "text/search_terms.h"
 
 namespace rhapsode {
 
 namespace {
+
+// Whatever changes how passages are made of conversations.
+constexpr std::string_view kRecipe = "conversation 1";
 
 bool is_continuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
@@ -17,7 +23,8 @@ std::string label_of(const store::MessageRow& message) {
 }
 
 // The bytes of tokens [begin, end) of a message's text. A character belongs to where it begins.
-std::string text_between(const store::MessageRow& message, int begin, int end, const text::Tokenizer& tokenizer) {
+std::string text_between(const store::MessageRow& message, int begin, int end,
+                         const text::Tokenizer& tokenizer) {
   if (begin <= message.body_begin && end >= message.body_end) return message.text;
   const auto bytes = [&](int from, int to) {
     return tokenizer.decode(std::span(message.tokens).subspan(from, to - from));
@@ -27,8 +34,8 @@ std::string text_between(const store::MessageRow& message, int begin, int end, c
   if (begin >= end) return "";
   std::string text = bytes(begin, end);
   if (begin > message.body_begin) {
-    const size_t first = static_cast<size_t>(
-        std::find_if_not(text.begin(), text.end(), is_continuation) - text.begin());
+    const size_t first =
+        static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_continuation) - text.begin());
     text.erase(0, first);
   }
   for (int next = end; next < message.body_end; ++next) {
@@ -80,21 +87,21 @@ Result<store::MessageRow> Conversation::Impl::message(const std::string& role, c
   return made;
 }
 
-Conversation::Impl::Transcript Conversation::Impl::transcript(int64_t begin, int64_t end) const {
+Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer) {
   Transcript transcript;
   std::vector<std::string> speakers;
   std::string last_said;
-  for (const store::MessageRow& message : recent) {
-    if (message.end_token() <= begin || message.first_token >= end) continue;
-    const auto from = static_cast<int>(std::max<int64_t>(0, begin - message.first_token));
-    const auto to = static_cast<int>(std::min(message.end_token(), end) - message.first_token);
+  for (const store::MessageRow& message : piece.messages) {
+    if (message.end_token() <= piece.begin || message.first_token >= piece.end) continue;
+    const auto from = static_cast<int>(std::max<int64_t>(0, piece.begin - message.first_token));
+    const auto to = static_cast<int>(std::min(message.end_token(), piece.end) - message.first_token);
     if (transcript.said.empty()) {
       transcript.said = message.said;
       transcript.first_message = message.number;
     }
     transcript.last_message = message.number;
     last_said = message.said;
-    const std::string text = text_between(message, from, to, memory.passes->tokenizer());
+    const std::string text = text_between(message, from, to, tokenizer);
     if (text.empty()) continue;
     const std::string label = label_of(message);
     transcript.text += fmt::format("{}{}: {}", transcript.text.empty() ? "" : "\n", label, text);
@@ -107,6 +114,48 @@ Conversation::Impl::Transcript Conversation::Impl::transcript(int64_t begin, int
   transcript.header = fmt::format("[{}{}{}{}]", transcript.speakers, speakers.empty() ? "" : ", ", first_day,
                                   first_day == last_day ? "" : " to " + last_day);
   return transcript;
+}
+
+Result<PassageDraft> draft_passage(const recall::PromptFrame& frame, const ConversationPiece& piece,
+                                   const Transcript& transcript) {
+  PassageDraft draft;
+  const std::string& text = transcript.text;
+  RH_TRY(draft.alone, frame.passage(transcript.header, text));
+  // Never one content for two conversations, unless one is a fork of the other.
+  draft.key.recipe = fmt::format("{}; {}/{}; vocabulary {}", kRecipe, piece.conversation.id, piece.number,
+                                 piece.conversation.vocabulary);
+  RH_TRY(draft.key.sha256, sha256(std::as_bytes(std::span(text.data(), text.size()))));
+  store::PassagePlace place;
+  place.end = text.size();
+  place.header = transcript.header;
+  place.tokens = static_cast<int>(draft.alone.tokens.size());
+  place.terms = text::search_terms(transcript.header + "\n" + text);
+  const auto text_begin = draft.alone.tokens.begin() + draft.alone.header_tokens;
+  const std::set<int32_t> unique(text_begin, text_begin + draft.alone.text_tokens);
+  place.unique_tokens.assign(unique.begin(), unique.end());
+  draft.content.text = text;
+  draft.content.kind = store::kConversationKind;
+  draft.content.passages.push_back(std::move(place));
+  recall::add_mentions(draft.content);
+  draft.source.name = store::passage_source(piece.conversation.name, piece.number);
+  draft.source.kind = store::kConversationKind;
+  draft.source.title = piece.conversation.name;
+  draft.source.author = transcript.speakers;
+  draft.source.event_time = transcript.said;
+  draft.source.added = format_iso_time(wall_clock_ms());
+  draft.source.bytes = text.size();
+  return draft;
+}
+
+Result<DraftCodes> encode_draft(recall::Encoder& encoder, const index::Whitening& whitening,
+                                const PassageDraft& draft) {
+  RH_TRY(const std::vector<recall::Encoded> encoded,
+         encoder.encode(std::span(&draft.alone, 1), /*index_only=*/true));
+  DraftCodes made;
+  made.chunks = encoded.front().chunks;
+  made.codes.resize(made.chunks * whitening.code_bytes());
+  whitening.encode(encoded.front().chunk_states, made.codes);
+  return made;
 }
 
 }  // namespace rhapsode

@@ -16,8 +16,8 @@ Status check_message(const std::string& text, const std::string& speaker) {
   if (!is_utf8(text)) {
     return make_error(ErrorKind::kInvalidArgument, "the message is not UTF-8: '{}'", shown(text));
   }
-  const bool controls = std::any_of(speaker.begin(), speaker.end(),
-                                    [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+  const bool controls =
+      std::any_of(speaker.begin(), speaker.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
   if (speaker.size() > kMostSpeakerBytes || controls || !is_utf8(speaker)) {
     return make_error(ErrorKind::kInvalidArgument,
                       "'{}' is no name of a speaker: up to {} bytes of text on one line", shown(speaker),
@@ -53,21 +53,23 @@ Status ConversationTurn::check() const {
   RH_TRY_STATUS(check_message(options_.text, options_.speaker));
   if (is_blank(options_.text)) return make_error(ErrorKind::kInvalidArgument, "the message is empty");
   if (options_.budget_tokens < 1 || options_.most_passages < 0 || options_.max_tokens < 1) {
-    return make_error(ErrorKind::kInvalidArgument,
-                      "{} tokens of {} recalled passages and {} for the answer have no meaning: give at least "
-                      "1 token each, and 0 passages to recall nothing",
-                      options_.budget_tokens, options_.most_passages, options_.max_tokens);
+    return make_error(
+        ErrorKind::kInvalidArgument,
+        "{} tokens of {} recalled passages and {} for the answer have no meaning: give at least "
+        "1 token each, and 0 passages to recall nothing",
+        options_.budget_tokens, options_.most_passages, options_.max_tokens);
   }
   const int64_t needed = static_cast<int64_t>(memory_.frame->prefix().size()) +
                          (options_.most_passages > 0 ? options_.budget_tokens : 0) +
                          conversation_.options.live_budget_tokens + conversation_.aim_tokens() +
                          options_.max_tokens;
   if (needed <= memory_.engine->context_tokens) return {};
-  return make_error(ErrorKind::kTooLarge,
-                    "a live budget of {} tokens, {} of recalled passages, a step of {} and {} for the answer do "
-                    "not fit the context of {}: take a smaller --live-budget or --budget, or raise --context",
-                    conversation_.options.live_budget_tokens, options_.budget_tokens,
-                    conversation_.aim_tokens(), options_.max_tokens, memory_.engine->context_tokens);
+  return make_error(
+      ErrorKind::kTooLarge,
+      "a live budget of {} tokens, {} of recalled passages, a step of {} and {} for the answer do "
+      "not fit the context of {}: take a smaller --live-budget or --budget, or raise --context",
+      conversation_.options.live_budget_tokens, options_.budget_tokens, conversation_.aim_tokens(),
+      options_.max_tokens, memory_.engine->context_tokens);
 }
 
 Result<Reply> ConversationTurn::say() {
@@ -207,8 +209,7 @@ Result<Reply> Conversation::note(const NotedMessage& noted) {
     RH_TRY_STATUS(conversation.say_row(std::move(nothing)));
     RH_TRY_STATUS(conversation.take_in_steps(tokens, reply));
   }
-  RH_TRY(store::MessageRow message,
-         conversation.message(noted.role, noted.text, noted.speaker, noted.time));
+  RH_TRY(store::MessageRow message, conversation.message(noted.role, noted.text, noted.speaker, noted.time));
   const std::vector<int32_t> tokens = message.tokens;
   reply.turn = message.turn;
   reply.message = message.number;

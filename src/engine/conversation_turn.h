@@ -26,8 +26,8 @@ class ConversationTurn {
     int64_t content = 0;
     bool conversation = false;
     bool own = false;
-    std::vector<int32_t> tokens;     // as they are read
-    recall::PassageTokens alone;     // unless it is read as it was computed
+    std::vector<int32_t> tokens;  // as they are read
+    recall::PassageTokens alone;  // unless it is read as it was computed
     std::optional<store::Spill> spill;
     std::vector<store::PagePin> pages;
     std::string miss;
@@ -48,7 +48,6 @@ class ConversationTurn {
   Result<std::vector<int32_t>> opening_tokens() const;
 
   Status answer(std::span<const int32_t> tokens);
-
 
   Conversation::Impl& conversation_;
   Memory::Impl& memory_;

@@ -84,6 +84,8 @@ struct Memory::Impl {
   Result<store::Selection> reading_selection(const SourceFilter& filter) const;
   Result<std::vector<std::string>> names_of(const std::vector<std::string>& sources,
                                             const std::vector<std::string>& tags);
+  Result<std::vector<DerivedAnswer>> derived_answers(const std::vector<std::string>& names) const;
+  Status erase_derived(const DerivedAnswer& answer);
   // Runs `change` on a catalog that may write: this one, or for a moment another one of the same folder. A
   // memory that somebody else is writing to is left as it is; false then.
   bool with_writer(const std::function<Status(store::Catalog&)>& change);

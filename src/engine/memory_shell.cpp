@@ -60,6 +60,13 @@ Result<std::vector<store::ConversationRow>> conversations_of(store::Catalog& cat
   return rows;
 }
 
+// The conversation that a name stands for, if it does.
+Result<std::optional<store::ConversationRow>> conversation_of(store::Catalog& catalog,
+                                                              const std::string& source) {
+  if (!source.starts_with(store::kConversationFolder)) return std::optional<store::ConversationRow>();
+  return store::ConversationLog(catalog).find(source.substr(store::kConversationFolder.size()));
+}
+
 Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::string& name) {
   store::Selection selection;
   selection.sources = {name};
@@ -91,8 +98,19 @@ Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
 Result<SourceDetail> Memory::show(const std::string& source) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
-  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
   SourceDetail detail;
+  RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source));
+  if (conversation) {
+    detail.info = info_of(*conversation);
+    detail.versions.push_back({1, conversation->created, "", "", detail.info.bytes, ""});
+    store::Selection below;
+    below.sources = {source};
+    RH_TRY(const std::vector<int64_t> ids, impl_->catalog->visible_passages(below));
+    RH_TRY(const std::vector<store::PassageRow> rows, impl_->catalog->passages(ids, below));
+    for (const store::PassageRow& passage : rows) detail.passages.push_back(impl_->info_of(passage));
+    return detail;
+  }
+  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
   detail.info = info_of(row);
   RH_TRY(const std::vector<store::VersionRow> versions, impl_->catalog->versions(source));
   for (const store::VersionRow& version : versions) {
@@ -107,6 +125,16 @@ Result<SourceDetail> Memory::show(const std::string& source) {
 Result<std::string> Memory::text(const std::string& source) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source));
+  if (conversation) {
+    RH_TRY(const auto messages, store::ConversationLog(*impl_->catalog).messages(conversation->id));
+    std::string text;
+    for (const store::MessageRow& message : messages) {
+      text += fmt::format("[{}, {}] {}\n", message.speaker.empty() ? message.role : message.speaker,
+                          message.said, message.forgotten ? "(forgotten)" : message.text);
+    }
+    return text;
+  }
   RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
   return impl_->catalog->text(row.content);
 }
@@ -167,6 +195,10 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
   // them.
   impl_->tier->clear();
   impl_->engine->scheduler->forget_prefixes();
+  RH_TRY(report.derived, impl_->derived_answers(names));
+  if (options.derived) {
+    for (const DerivedAnswer& answer : report.derived) RH_TRY_STATUS(impl_->erase_derived(answer));
+  }
   RH_TRY(store::Erased erased, impl_->catalog->erase(names));
   if (!erased.renamed.empty()) {
     // Headers of a text that others still hold carry the forgotten name: it is encoded again under another

@@ -54,7 +54,8 @@ class Sequence {
   // hit).
   void adopt(store::PagePin pin, int slots);
   // Reads a passage of `tokens` tokens behind what is here: its frame's position 0 becomes `shift`; the pages
-  // may begin further on in their frame. Later rows stand behind the furthest position so far. `left_out`: tokens of it that nobody sees, ascending.
+  // may begin further on in their frame. Later rows stand behind the furthest position so far. `left_out`:
+  // tokens of it that nobody sees, ascending.
   void adopt_passage(std::span<const store::PagePin> pages, int tokens, int32_t shift,
                      std::span<const int32_t> left_out = {});
   // Private pages that hold fresh keys already, at the positions that the pages say: for tokens that were

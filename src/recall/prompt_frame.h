@@ -53,7 +53,8 @@ class PromptFrame {
   // kUnsupported when the template does not keep messages in one piece.
   Result<TurnFrame> turn_frame() const;
   // A message and what stands behind it; nothing when both are empty.
-  Result<std::vector<int32_t>> message(std::string_view text, std::span<const text::RenderedPart> behind) const;
+  Result<std::vector<int32_t>> message(std::string_view text,
+                                       std::span<const text::RenderedPart> behind) const;
   // "Question: ..." as it stands in front of before_answer.
   static std::string question_text(std::string_view question);
   // What opens a block of documents within a conversation, as prefix() does at its beginning.

@@ -61,13 +61,13 @@ class Catalog {
   Status publish(const SourceRecord& source, int64_t content);
   // Ends the sources' current versions (what `as_of` finds stays). Unknown names are ignored and not counted.
   Result<int> retire(std::span<const std::string> sources);
-  // Erases sources and conversations (exact names), all versions, and every content that was begun and not published: rewrites
-  // the segments, the text index and the database, so that no byte of contents that nothing else holds
-  // remains in any file. Old versions of other sources whose headers carry an erased name go as well; current
-  // ones are listed in `renamed` and stay usable, but carry that name: begin, encode and publish them under
-  // the source given there (find_content() no longer finds them), which drops the old ones, then erase() the
-  // same names again. kCancelled when another process still reads what was erased: the erasure is done
-  // except for the catalog's own file, and the next writer that opens finishes it.
+  // Erases sources and conversations (exact names), all versions, and every content that was begun and not
+  // published: rewrites the segments, the text index and the database, so that no byte of contents that
+  // nothing else holds remains in any file. Old versions of other sources whose headers carry an erased name
+  // go as well; current ones are listed in `renamed` and stay usable, but carry that name: begin, encode and
+  // publish them under the source given there (find_content() no longer finds them), which drops the old
+  // ones, then erase() the same names again. kCancelled when another process still reads what was erased: the
+  // erasure is done except for the catalog's own file, and the next writer that opens finishes it.
   Result<Erased> erase(std::span<const std::string> sources);
 
   // Drops contents that were begun and never published. Returns how many.

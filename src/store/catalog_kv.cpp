@@ -11,7 +11,8 @@ namespace {
 constexpr char kVictims[] =
     "SELECT k.passage, k.fingerprint, k.bytes FROM kv_extents k JOIN passages p ON p.id = k.passage ORDER BY "
     "k.fingerprint = ?1 OR EXISTS (SELECT 1 FROM spills s WHERE s.passage = k.passage AND s.fingerprint = "
-    "k.fingerprint AND s.base = ?1), EXISTS (SELECT 1 FROM versions v WHERE v.content = p.content AND v.valid_to IS NULL), "
+    "k.fingerprint AND s.base = ?1), EXISTS (SELECT 1 FROM versions v WHERE v.content = p.content AND "
+    "v.valid_to IS NULL), "
     "CAST(p.tokens AS REAL) * "
     "(1 + k.uses) / k.bytes / (1 + max(0, unixepoch() - k.last_use) / 86400), k.last_use, k.passage";
 

@@ -37,7 +37,7 @@ struct Selection {
   std::string as_of;
   // Unset: conversations are sources like others. Set: they are seen only below one of these names or one of
   // `sources`, whatever else is selected.
-  std::optional<std::vector<std::string>> conversations;
+  std::optional<std::vector<std::string>> conversations = {};
 
   // True when nothing that is visible now is left out.
   bool everything() const { return sources.empty() && tags.empty() && as_of.empty() && !conversations; }

@@ -27,10 +27,11 @@ constexpr char kReached[] =
     "reached r JOIN spill_views v ON v.content = r.content JOIN passages p ON p.id = v.passage) ";
 
 ConversationRow conversation_row(const Statement& row) {
-  return {row.integer(0),           std::string(row.text(1)), std::string(row.text(2)),
-          std::string(row.text(3)), std::string(row.text(4)), row.integer(5),
-          row.integer(6),           row.integer(7),           row.integer(8),
-          row.integer(9)};
+  return {row.integer(0),           std::string(row.text(1)),
+          std::string(row.text(2)), std::string(row.text(3)),
+          std::string(row.text(4)), row.integer(5),
+          row.integer(6),           row.integer(7),
+          row.integer(8),           row.integer(9)};
 }
 
 // A catalog of an older version that is only read has none.
@@ -97,17 +98,21 @@ Status insert_spill(CatalogState& state, int64_t passage, const Spill& spill, st
   RH_TRY(const int64_t base, state.label(spill.base));
   RH_TRY_STATUS(state.database->run("DELETE FROM spill_views WHERE passage = ?", passage));
   RH_TRY_STATUS(state.database->run("DELETE FROM spills WHERE passage = ?", passage));
-  RH_TRY_STATUS(state.database->run(
-      "INSERT INTO spills(passage, fingerprint, base, first_position) VALUES(?, ?, ?, ?)", passage,
-      fingerprint, base, int64_t{spill.first_position}));
+  RH_TRY_STATUS(
+      state.database->run("INSERT INTO spills(passage, fingerprint, base, first_position) VALUES(?, ?, ?, ?)",
+                          passage, fingerprint, base, int64_t{spill.first_position}));
   for (const int64_t content : saw) {
-    RH_TRY_STATUS(state.database->run("INSERT INTO spill_views(passage, content) VALUES(?, ?)", passage,
-                                      content));
+    RH_TRY_STATUS(
+        state.database->run("INSERT INTO spill_views(passage, content) VALUES(?, ?)", passage, content));
   }
   return {};
 }
 
 }  // namespace
+
+std::string passage_source(std::string_view conversation, int64_t number) {
+  return fmt::format("{}{}/{:07}", kConversationFolder, conversation, number);
+}
 
 Result<std::vector<ConversationRow>> ConversationLog::list() const {
   RH_TRY(const bool there, has_conversations(*state_.database));
@@ -135,8 +140,8 @@ Result<ConversationRow> ConversationLog::create(std::string_view name, std::stri
   RH_TRY(WriteScope scope, WriteScope::begin(state_));
   const std::string now = format_iso_time(wall_clock_ms());
   RH_TRY_STATUS(state_.database->run(
-      "INSERT INTO conversations(name, forked_from, created, vocabulary, edits) VALUES(?, '', ?, ?, 0)", name, now,
-      vocabulary));
+      "INSERT INTO conversations(name, forked_from, created, vocabulary, edits) VALUES(?, '', ?, ?, 0)", name,
+      now, vocabulary));
   RH_TRY_STATUS(scope.commit());
   RH_TRY(const std::optional<ConversationRow> made, find(name));
   if (made) return *made;
@@ -150,8 +155,8 @@ Result<ConversationRow> ConversationLog::fork(const ConversationRow& from, std::
     RH_TRY(WriteScope scope, WriteScope::begin(state_));
     const std::string now = format_iso_time(wall_clock_ms());
     RH_TRY_STATUS(database.run(
-        "INSERT INTO conversations(name, forked_from, created, vocabulary, edits) VALUES(?, ?, ?, ?, 0)", name,
-        from.name, now, from.vocabulary));
+        "INSERT INTO conversations(name, forked_from, created, vocabulary, edits) VALUES(?, ?, ?, ?, 0)",
+        name, from.name, now, from.vocabulary));
     const int64_t id = database.last_insert_id();
     RH_TRY_STATUS(database.run(
         "INSERT INTO messages(conversation, number, turn, role, speaker, said, text, first_token, "
@@ -171,9 +176,10 @@ Result<ConversationRow> ConversationLog::fork(const ConversationRow& from, std::
     // Each passage under the new name: the same content, so nothing of it is copied.
     const std::string old_folder = fmt::format("{}{}/", kConversationFolder, from.name);
     const std::string new_folder = fmt::format("{}{}/", kConversationFolder, name);
-    RH_TRY_STATUS(database.run("INSERT INTO sources(name) SELECT ?2 || substr(name, length(?1) + 1) FROM "
-                               "sources WHERE substr(name, 1, length(?1)) = ?1",
-                               old_folder, new_folder));
+    RH_TRY_STATUS(
+        database.run("INSERT INTO sources(name) SELECT ?2 || substr(name, length(?1) + 1) FROM "
+                     "sources WHERE substr(name, 1, length(?1)) = ?1",
+                     old_folder, new_folder));
     RH_TRY_STATUS(database.run(
         "INSERT INTO versions(source, number, content, kind, title, author, tags, event_time, added, "
         "replaced, valid_from, valid_to, bytes) SELECT n.id, 1, v.content, v.kind, ?3, v.author, v.tags, "
@@ -218,14 +224,54 @@ Result<std::vector<MessageRow>> ConversationLog::messages(int64_t conversation, 
   }
 }
 
+Status ConversationLog::replace_passage(const ConversationRow& conversation, int64_t number,
+                                        int64_t content) {
+  Database& database = *state_.database;
+  ContentInfo info;
+  if (content != 0) {
+    RH_TRY(info, state_.content_info(content));
+  }
+  RH_TRY(WriteScope scope, WriteScope::begin(state_));
+  const std::string name = passage_source(conversation.name, number);
+  RH_TRY(const int64_t old,
+         database.number("SELECT p.content FROM conversation_passages c JOIN passages p ON "
+                         "p.id = c.passage WHERE c.conversation = ? AND c.number = ?",
+                         conversation.id, number));
+  if (old == 0 || old == content) return {};
+  if (content == 0) {
+    RH_TRY_STATUS(database.run("DELETE FROM conversation_passages WHERE conversation = ? AND number = ?",
+                               conversation.id, number));
+    RH_TRY_STATUS(
+        database.run("DELETE FROM versions WHERE source = (SELECT id FROM sources WHERE name = ?)", name));
+    RH_TRY_STATUS(database.run("DELETE FROM sources WHERE name = ?", name));
+  } else {
+    if (!info.complete) RH_TRY_STATUS(state_.complete_content(content));
+    RH_TRY_STATUS(
+        database.run("UPDATE conversation_passages SET passage = ? WHERE conversation = ? AND number "
+                     "= ?",
+                     info.passages.front(), conversation.id, number));
+    RH_TRY_STATUS(
+        database.run("UPDATE versions SET content = ? WHERE content = ? AND source = (SELECT id FROM "
+                     "sources WHERE name = ?)",
+                     content, old, name));
+  }
+  RH_TRY(const int64_t holders, database.number("SELECT count(*) FROM versions WHERE content = ?", old));
+  Erased dropped;
+  if (holders == 0) RH_TRY_STATUS(state_.drop_content(old, dropped));
+  RH_TRY_STATUS(
+      database.run("INSERT INTO counters(name, value) VALUES('erasing', 1) ON CONFLICT DO NOTHING"));
+  return scope.commit();
+}
+
 Status ConversationLog::blank(int64_t conversation, int64_t number, std::span<const int32_t> left) {
   Database& database = *state_.database;
   RH_TRY(WriteScope scope, WriteScope::begin(state_));
   int64_t begin = 0;
   int64_t end = 0;
   {
-    RH_TRY(Statement row, database.prepare("SELECT first_token, end_token FROM messages WHERE conversation = ? "
-                                           "AND number = ?"));
+    RH_TRY(Statement row,
+           database.prepare("SELECT first_token, end_token FROM messages WHERE conversation = ? "
+                            "AND number = ?"));
     row.bind(1, conversation).bind(2, number);
     RH_TRY(const bool there, row.step());
     if (!there) return {};
@@ -233,15 +279,18 @@ Status ConversationLog::blank(int64_t conversation, int64_t number, std::span<co
     end = row.integer(1);
   }
   const int64_t kept = begin + static_cast<int64_t>(left.size());
-  RH_TRY_STATUS(database.run("DELETE FROM message_views WHERE message = (SELECT id FROM messages WHERE "
-                             "conversation = ? AND number = ?)",
-                             conversation, number));
-  RH_TRY_STATUS(database.run("UPDATE messages SET text = '', forgotten = 1, tokens = ?3, body_begin = 0, "
-                             "body_end = 0, end_token = ?4 WHERE conversation = ?1 AND number = ?2",
-                             conversation, number, std::as_bytes(left), kept));
-  RH_TRY_STATUS(database.run("UPDATE messages SET first_token = first_token - ?3, end_token = end_token - ?3 "
-                             "WHERE conversation = ?1 AND number > ?2",
-                             conversation, number, end - kept));
+  RH_TRY_STATUS(
+      database.run("DELETE FROM message_views WHERE message = (SELECT id FROM messages WHERE "
+                   "conversation = ? AND number = ?)",
+                   conversation, number));
+  RH_TRY_STATUS(
+      database.run("UPDATE messages SET text = '', forgotten = 1, tokens = ?3, body_begin = 0, "
+                   "body_end = 0, end_token = ?4 WHERE conversation = ?1 AND number = ?2",
+                   conversation, number, std::as_bytes(left), kept));
+  RH_TRY_STATUS(
+      database.run("UPDATE messages SET first_token = first_token - ?3, end_token = end_token - ?3 "
+                   "WHERE conversation = ?1 AND number > ?2",
+                   conversation, number, end - kept));
   // Where a passage begins or ends behind what is gone, that many tokens earlier.
   RH_TRY_STATUS(database.run(
       "UPDATE conversation_passages SET first_token = first_token - max(0, min(first_token - ?2, ?3 - ?2)), "
@@ -309,8 +358,9 @@ Result<bool> ConversationLog::has_others(int64_t conversation) const {
 }
 
 Result<std::vector<int64_t>> ConversationLog::known_contents(std::span<const int64_t> contents) const {
-  RH_TRY(Statement rows, state_.database->prepare(
-                             "SELECT c.id FROM json_each(?) j JOIN contents c ON c.id = j.value ORDER BY c.id"));
+  RH_TRY(Statement rows,
+         state_.database->prepare(
+             "SELECT c.id FROM json_each(?) j JOIN contents c ON c.id = j.value ORDER BY c.id"));
   rows.bind(1, json_list(contents));
   std::vector<int64_t> known;
   while (true) {
@@ -349,7 +399,8 @@ Result<std::vector<DerivedMessage>> ConversationLog::derived(std::span<const std
     std::string name(rows.text(0));
     const std::string whole = std::string(kConversationFolder) + name;
     if (std::find(sources.begin(), sources.end(), whole) != sources.end()) continue;
-    derived.push_back({std::move(name), rows.integer(1), std::string(rows.text(2)), std::string(rows.text(3))});
+    derived.push_back(
+        {std::move(name), rows.integer(1), std::string(rows.text(2)), std::string(rows.text(3))});
   }
 }
 
@@ -384,7 +435,8 @@ Result<bool> CatalogState::drop_conversation(std::string_view name, std::vector<
                                             name.substr(kConversationFolder.size())));
   if (id == 0) return false;
   {
-    RH_TRY(Statement rows, database->prepare("SELECT name FROM sources WHERE substr(name, 1, length(?1)) = ?1"));
+    RH_TRY(Statement rows,
+           database->prepare("SELECT name FROM sources WHERE substr(name, 1, length(?1)) = ?1"));
     rows.bind(1, std::string(name) + "/");
     while (true) {
       RH_TRY(const bool row, rows.step());

@@ -36,6 +36,10 @@ class ConversationLog {
   // Messages with tokens in [from_token, to_token), in order.
   Result<std::vector<MessageRow>> messages(int64_t conversation, int64_t from_token = 0,
                                            int64_t to_token = INT64_MAX) const;
+  // Another content takes the place of the conversation's passage `number`, or none (0): the one that was
+  // there goes when nothing else holds it, and Catalog::erase() removes its last bytes. `content` is begun
+  // and encoded.
+  Status replace_passage(const ConversationRow& conversation, int64_t number, int64_t content);
   // The message's text goes, and its tokens but `left` (what ends its turn); what stands behind moves up. In
   // one commit.
   Status blank(int64_t conversation, int64_t number, std::span<const int32_t> left);

@@ -17,6 +17,9 @@ namespace rhapsode::store {
 inline constexpr std::string_view kConversationKind = "conversation";
 inline constexpr std::string_view kConversationFolder = "chats/";
 
+// The source that holds the passage `number` of a conversation.
+std::string passage_source(std::string_view conversation, int64_t number);
+
 struct ConversationRow {
   int64_t id = 0;
   std::string name;         // without the folder
@@ -42,7 +45,7 @@ struct MessageRow {
   std::vector<int32_t> tokens;  // as they stand in the context, the template's own among them
   int body_begin = 0;           // of these, those that are the text
   int body_end = 0;
-  bool forgotten = false;     // its text was erased with what it was about
+  bool forgotten = false;    // its text was erased with what it was about
   std::vector<int64_t> saw;  // contents that were in view while it was computed; not filled by reading
 
   int64_t end_token() const { return first_token + static_cast<int64_t>(tokens.size()); }

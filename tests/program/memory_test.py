@@ -33,6 +33,8 @@ PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "
 FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "judged", "chained", "found_by", "link", "text"]
 ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "hops",
                  "finish", "model"]
+REPLY_FIELDS = ["turn", "message", "answer", "recalled", "spilled", "usage", "timing", "policy", "policy_reason",
+                "finish", "conversation", "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
                 "generated_tokens", "sparse_tokens", "memory_tokens_read", "cold_candidates",
                 "charged_tokens"]
@@ -383,7 +385,8 @@ class Sources(MemoryCase):
         code, shown = self.run_on_terminal("forget", "docs/sub", typed="yes\n")
         self.assertRegex(shown, r"forgot 1 source: 1 passage, \d+ B freed")
         self.assertEqual((code, self.sources()), (0, ["docs/guide.md"]))
-        self.assertEqual(list(self.json_of("forget", "-y", "docs/guide.md")), ["sources", "passages", "bytes"])
+        self.assertEqual(list(self.json_of("forget", "-y", "docs/guide.md")), ["sources", "passages", "bytes", "derived",
+                                                                                "derived_erased"])
         self.assertEqual(self.succeed("list"), "the memory holds no sources\n")
 
     def test_forget_by_tag(self):
@@ -444,6 +447,20 @@ class Care(MemoryCase):
             result = self.run_program(*command, "--json")
             self.assertEqual((result.returncode, json.loads(result.stdout)["error"]["kind"]), (1, "corrupt"), command)
 
+    def test_answers_made_of_what_is_forgotten_are_told(self):
+        (self.work / "docs").mkdir(exist_ok=True)
+        (self.work / "docs" / "told.md").write_text("DERIVED: the code is 7b21.\n")
+        self.succeed("add", "docs")
+        result = self.run_program("forget", "-y", "docs/told.md")
+        self.assertIn("1 answer in conversations was given with this in view; they stay unless --derived is given:\n",
+                      result.stderr)
+        self.assertIn("work #3: It says so in docs/told.md.", result.stderr)
+        self.succeed("add", "docs")
+        report = self.json_of("forget", "-y", "--derived", "docs/told.md")
+        self.assertEqual(report["derived"], [{"conversation": "work", "message": 3, "time": "2026-03-01T12:00:00Z",
+                                              "text": "It says so in docs/told.md."}])
+        self.assertIs(report["derived_erased"], True)
+
 
 class Chat(MemoryCase):
     def setUp(self):
@@ -479,6 +496,44 @@ class Chat(MemoryCase):
         self.assertIn("[1] docs/guide.md:3 ", shown)
         self.assertIn("passage read ", shown)
         self.assertIn("there is no /nope; /help lists what there is", shown)
+
+    def test_a_conversation_is_kept_under_its_name(self):
+        said = self.succeed("chat", "--conversation", "work", stdin="tokens of a page?\n")
+        self.assertEqual(said, "A page holds sixty-four tokens of one layer.\n\n")
+        result = self.run_program("chat", "--conversation", "work", "--speaker", "Ada", "--json", stdin="cache\n")
+        reply = json.loads(result.stdout)
+        self.assertEqual(list(reply), REPLY_FIELDS)
+        self.assertEqual(list(reply["usage"]), ["message_tokens", "generated_tokens", "evaluated_tokens",
+                                                "made_anew_tokens", "index_tokens", "probe_tokens",
+                                                "recalled_tokens", "live_tokens"])
+        self.assertEqual((reply["turn"], reply["message"], reply["conversation"]), (1, 3, "work"))
+        self.assertEqual([passage["source"] for passage in reply["recalled"]], ["docs/guide.md"])
+        history = self.succeed("chat", "--conversation", "work", stdin="/history\n").splitlines()
+        self.assertEqual(history[0], "[user, 2026-03-01T12:00] tokens of a page?")
+        self.assertEqual(history[2], "[Ada, 2026-03-01T12:00] cache")
+
+    def test_a_conversation_spills_and_forks(self):
+        lines = "cache\n" * 40
+        result = self.run_program("chat", "--conversation", "long", "--live-budget", "256", "--json", stdin=lines)
+        replies = [json.loads(line) for line in result.stdout.splitlines()]
+        spilled = [entry for reply in replies for entry in reply["spilled"]]
+        self.assertGreater(len(spilled), 0)
+        self.assertEqual(list(spilled[0]), ["passage", "source", "tokens", "first_message", "last_message"])
+        self.assertLessEqual(max(reply["usage"]["live_tokens"] for reply in replies), 256)
+        result = self.run_program("chat", "--conversation", "branch", "--fork-from", "long", "--json", stdin="cache\n")
+        self.assertEqual(json.loads(result.stdout)["turn"], 40)
+
+    def test_options_that_do_not_fit_a_conversation(self):
+        for arguments, sentence in [
+                (["--conversation", "a", "--order", "parallel"], "--order does not apply to a conversation that is kept"),
+                (["--conversation", "a", "--no-cite"], "--no-cite does not apply to a conversation that is kept"),
+                (["--speaker", "Ada"], "need a conversation that is kept: name it with --conversation NAME"),
+                (["--conversation", "a/b"], "'a/b' is no name of a conversation"),
+                (["--conversation", "a", "--fork-from", "b"], "the memory has no conversation 'b'")]:
+            with self.subTest(arguments=arguments):
+                result = self.run_program("chat", *arguments, stdin="page\n")
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(sentence, result.stderr)
 
     def test_ctrl_c_stops_the_answer_and_not_the_chat(self):
         code, shown = self.run_on_terminal("chat", RHAPSODE_FAKE_DELAY_MS="400", NO_COLOR="1",
