@@ -1,82 +1,15 @@
-// A conversation over a tiny random model: answers are noise; what is counted, kept, dropped and found is
-// not.
-#include "rhapsode/conversation.h"
-
-#include <algorithm>
-#include <cmath>
-
-#include "engine/memory_fixture.h"
+// A conversation's turns: what is spilled, recalled, kept, forked.
+#include "engine/conversation_fixture.h"
 
 namespace rhapsode {
 
 namespace {
-
-class ConversationTest : public MemoryTest {
- protected:
-  std::unique_ptr<Conversation> begin(Memory& memory, const std::string& name, int live = 256,
-                                      const std::string& fork_from = "") {
-    ConversationOptions options;
-    options.name = name;
-    options.live_budget_tokens = live;
-    options.fork_from = fork_from;
-    auto conversation = Conversation::open(memory, options);
-    EXPECT_TRUE(conversation.ok()) << conversation.error().message;
-    return conversation.ok() ? std::move(conversation).value() : nullptr;
-  }
-
-  SayOptions saying(const std::string& text, int most_passages = 0) {
-    SayOptions options;
-    options.text = text;
-    options.max_tokens = 4;
-    options.most_passages = most_passages;
-    options.policy = ReadPolicy::kReuse;
-    options.budget_tokens = 1024;
-    return options;
-  }
-
-  Reply say(Conversation& conversation, const SayOptions& options) {
-    auto reply = conversation.say(options);
-    EXPECT_TRUE(reply.ok()) << reply.error().message;
-    return reply.ok() ? std::move(reply).value() : Reply{};
-  }
-  Reply say(Conversation& conversation, const std::string& text) { return say(conversation, saying(text)); }
-  void note(Conversation& conversation, const std::string& role, const std::string& text) {
-    NotedMessage message;
-    message.role = role;
-    message.text = text;
-    const auto noted = conversation.note(message);
-    EXPECT_TRUE(noted.ok()) << noted.error().message;
-  }
-  std::vector<float> first_logits(Conversation& conversation) {
-    const auto score = conversation.score(saying("And what now?"), "red green");
-    EXPECT_TRUE(score.ok()) << score.error().message;
-    return score.ok() ? score->logits.front() : std::vector<float>{};
-  }
-};
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double largest = 0;
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
-    largest = std::max(largest, std::fabs(static_cast<double>(a[i]) - b[i]));
-  }
-  return largest;
-}
 
 const Reply* first_with_spill(const std::vector<Reply>& replies) {
   for (const Reply& reply : replies) {
     if (!reply.spilled.empty()) return &reply;
   }
   return nullptr;
-}
-
-// Evaluated beside the message: the end of the turn, where nothing is evaluated twice.
-int tokens_behind(const Reply& reply) {
-  return reply.usage.evaluated_tokens - reply.usage.message_tokens;
-}
-
-std::string filler(int turn) {
-  return "The weather of day " + std::to_string(turn) + " was mild, and nobody asked for the wooden boat.";
 }
 
 }  // namespace
@@ -165,40 +98,6 @@ TEST_F(ConversationTest, M15_AMessageLargerThanTheLiveBudgetIsReadInSteps) {
   ASSERT_TRUE(detail.ok()) << detail.error().message;
   for (const FoundPassage& found : *detail) spilled += found.text;
   EXPECT_NE(spilled.find("Gate code is 7b21"), std::string::npos);
-}
-
-TEST_F(ConversationTest, ForgettingASourceLeavesNoPageThatSawIt) {
-  write("secret.md", "The canary code of the northern gate is ZX-4417-Q.\n");
-  const auto memory = open();
-  add(*memory);
-  const auto chat = begin(*memory, "main", 512);
-  const auto clean = begin(*memory, "clean", 512);
-  // The document is in view of the first turn only; what follows sees it through what that one left.
-  for (int turn = 0; turn < 6; ++turn) {
-    SayOptions options = saying(turn == 0 ? "The canary code of the northern gate?" : filler(turn));
-    options.sampling.grammar = "root ::= \"yes\"";
-    say(*clean, options);
-    options.most_passages = turn == 0 ? 1 : 0;
-    const Reply reply = say(*chat, options);
-    if (turn > 0) continue;
-    ASSERT_EQ(reply.recalled.size(), 1u);
-    EXPECT_FALSE(reply.recalled.front().conversation);
-  }
-  const std::vector<float> without = first_logits(*clean);
-  ASSERT_EQ(chat->live_tokens(), clean->live_tokens());
-  const double knew = largest_difference(first_logits(*chat), without);
-  EXPECT_GT(knew, 1e-3) << "the pages never knew, so that this test could not fail";
-  const std::string document = memory->list({}).value().front().source;
-  ASSERT_NE(document.find("secret.md"), std::string::npos);
-  ForgetOptions forgetting;
-  forgetting.sources = {document};
-  const auto report = memory->forget(forgetting);
-  ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_EQ(report->sources, std::vector<std::string>{document});
-  EXPECT_LT(largest_difference(first_logits(*chat), without), knew / 100);
-  const auto stored = memory->verify({1.0, 0});
-  ASSERT_TRUE(stored.ok());
-  EXPECT_TRUE(stored->problems.empty());
 }
 
 TEST_F(ConversationTest, WhatIsRecalledIsInView) {
