@@ -44,6 +44,8 @@ struct SayOptions {
   int budget_tokens = 1536;          // of what is recalled
   int most_passages = 5;             // 0: nothing is recalled
   JudgeOptions judge;
+  ChainOptions chain;
+  LinkOptions links;
   ReadPolicy policy = ReadPolicy::kAuto;  // reuse, or what is recalled is evaluated as text
   double max_kl = 0.5;                    // as AskOptions
   double max_f1_loss = 0.05;

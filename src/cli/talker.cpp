@@ -13,8 +13,8 @@ namespace {
 
 // Nothing that was asked for is ignored in silence.
 Status check_flags(const Invocation& invocation) {
-  for (const char* name :
-       {"read", "order", "best-first", "blend-share", "blend-selector", "self-check", "cite", "abstain"}) {
+  for (const char* name : {"read", "order", "best-first", "blend-share", "blend-selector", "self-check",
+                           "cite", "abstain", "hops", "blend-rounds"}) {
     const OptionSpec* const spec = find_option(name);
     if (!invocation.sources.flags.contains(spec)) continue;
     return make_error(ErrorKind::kInvalidArgument,
@@ -31,6 +31,8 @@ SayOptions say_options(const Settings& settings, const AskOptions& options) {
   saying.budget_tokens = options.budget_tokens;
   saying.most_passages = options.most_passages;
   saying.judge = options.judge;
+  saying.chain = options.chain;
+  saying.links = options.links;
   saying.policy = options.policy;
   saying.max_kl = options.max_kl;
   saying.max_f1_loss = options.max_f1_loss;

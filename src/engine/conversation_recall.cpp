@@ -70,7 +70,8 @@ Result<std::vector<ConversationTurn::Chosen>> ConversationTurn::choose() {
   recall::RouteOptions route_options;
   route_options.selection = selection;
   route_options.count = options_.most_passages + static_cast<int>(conversation_.closed.size());
-  RH_TRY(recall::Route route, memory_.route(routing_text(), route_options, options_.judge));
+  RH_TRY(recall::Route route,
+         memory_.route(routing_text(), route_options, {options_.judge, options_.chain, options_.links}));
   reply_.usage.probe_tokens += route.probe_tokens;
   std::erase_if(route.ranked, [this](const recall::Ranked& ranked) {
     return std::any_of(conversation_.closed.begin(), conversation_.closed.end(),

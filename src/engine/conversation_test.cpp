@@ -94,7 +94,10 @@ TEST_F(ConversationTest, M15_AMessageLargerThanTheLiveBudgetIsReadInSteps) {
   ASSERT_TRUE(history.ok());
   EXPECT_EQ(history->front().text, text + "What is the gate code?");
   std::string spilled;
-  const auto detail = memory->search("gate code", {{{"chats/main"}, {}, ""}, 50, {}});
+  SearchOptions searching;
+  searching.filter.sources = {"chats/main"};
+  searching.limit = 50;
+  const auto detail = memory->search("gate code", searching);
   ASSERT_TRUE(detail.ok()) << detail.error().message;
   for (const FoundPassage& found : *detail) spilled += found.text;
   EXPECT_NE(spilled.find("Gate code is 7b21"), std::string::npos);

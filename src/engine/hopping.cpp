@@ -106,7 +106,7 @@ Result<Answer> Memory::Hopping::run() {
                       "{} hops have no meaning: at most {}, over passages that are searched for",
                       options_.hops, kMostHops);
   }
-  RH_TRY(const store::Selection selection, memory_.selection(options_.filter));
+  RH_TRY(const store::Selection selection, memory_.reading_selection(options_.filter));
   terms_ = text::question_terms(options_.question);
   std::vector<Hop> hops;
   std::string query = options_.question;
