@@ -23,7 +23,7 @@ constexpr Command kCommands[] = {
      "rhapsode ask --policy blend --blend-share 0.3 \"Which one is older?\"\n"
      "rhapsode ask --max-kl 0.1 --max-f1-loss 0.02 --self-check 0.1 \"Who led it?\"\n"
      "rhapsode ask --policy blend --blend-selector first \"Who wrote it?\"\n"
-     "rhapsode ask --policy blend --best-first \"Who wrote it?\"\n"
+     "rhapsode ask --policy blend --blend-rounds 2 --best-first \"Who wrote it?\"\n"
      "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
      "rhapsode ask --hops 2 -v \"Where was the author of the handbook born?\"\n"
      "rhapsode ask --json --stream - < question.txt",
