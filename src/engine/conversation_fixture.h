@@ -40,6 +40,23 @@ class ConversationTest : public MemoryTest {
     EXPECT_TRUE(reply.ok()) << reply.error().message;
     return reply.ok() ? std::move(reply).value() : Reply{};
   }
+  // The same words whatever the model would have said.
+  SayOptions saying_yes(const std::string& text, int most_passages = 0) {
+    SayOptions options = saying(text, most_passages);
+    options.sampling.grammar = "root ::= \"yes\"";
+    return options;
+  }
+  std::string forget_documents(Memory& memory, bool derived = false) {
+    ForgetOptions forgetting;
+    forgetting.sources = {(folder_ / "docs").string()};
+    forgetting.derived = derived;
+    const auto report = memory.forget(forgetting);
+    EXPECT_TRUE(report.ok()) << report.error().message;
+    std::string derived_text;
+    for (const DerivedAnswer& answer : report.value().derived) derived_text += answer.text + "\n";
+    return derived_text;
+  }
+
   Reply say(Conversation& conversation, const std::string& text) { return say(conversation, saying(text)); }
   void note(Conversation& conversation, const std::string& role, const std::string& text) {
     NotedMessage message;

@@ -39,7 +39,7 @@ inline fs::path random_whitening(const Engine& engine, const fs::path& path, int
 class MemoryTest : public test::TemporaryFolder {
  protected:
   void SetUp() override {
-    RH_REQUIRE_TINY_MODEL(path, kTinyModel);
+    RH_REQUIRE_TINY_MODEL(path, tiny_model());
     EngineOptions options;
     options.model = path;
     options.threads = 2;
@@ -50,6 +50,8 @@ class MemoryTest : public test::TemporaryFolder {
     engine_ = std::move(engine).value();
     fs::create_directories(folder_ / "docs");
   }
+
+  virtual const char* tiny_model() const { return kTinyModel; }
 
   MemoryOptions options(bool read_only = false) {
     MemoryOptions options;
