@@ -1,19 +1,17 @@
-// Conversations with a real model: that what was said long ago is found and used, and that what is forgotten is
-// known no more. Slow tier.
+// Conversations with a real model: what was said long ago is found and used. Slow tier.
 #include <gtest/gtest.h>
-
-#include <fstream>
 
 #include "rhapsode/conversation.h"
 #include "support/temporary_folder.h"
 #include "support/test_models.h"
-#include "text/logits.h"
 
 namespace rhapsode {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr const char* kModel = "qwen2.5-coder-0.5b";
 
 class RealConversation : public test::TemporaryFolder {
  protected:
@@ -44,23 +42,10 @@ class RealConversation : public test::TemporaryFolder {
     options.max_tokens = 24;
     return options;
   }
-  // Mean nats a token of the answer.
-  static double likelihood(Conversation& conversation, const std::string& question, const std::string& answer) {
-    const auto score = conversation.score(saying(question, 0), answer);
-    EXPECT_TRUE(score.ok()) << score.error().message;
-    double total = 0;
-    for (size_t i = 0; i < score->tokens.size(); ++i) {
-      total += text::log_softmax_of(score->logits[i], score->tokens[i]).value();
-    }
-    return total / static_cast<double>(score->tokens.size());
-  }
-
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Memory> memory_;
 };
 
-constexpr const char* kModel = "qwen2.5-coder-0.5b";
-constexpr char kCode[] = "ZX-4417-Q";
 
 std::string chatter(int turn) {
   constexpr const char* kThings[] = {"the harbour", "the old mill", "a recipe for bread", "the garden", "chess"};
@@ -90,40 +75,6 @@ TEST_F(RealConversation, RecallsAFactStatedLongAgo) {
     recalled = recalled || (passage.as_computed && passage.found.text.find("Pfefferminz") != std::string::npos);
   }
   EXPECT_TRUE(recalled);
-}
-
-TEST_F(RealConversation, NoPageKnowsAForgottenCanary) {
-  RH_REQUIRE_MODEL(path, kModel);
-  open(path);
-  fs::create_directories(folder_ / "docs");
-  std::ofstream(folder_ / "docs" / "gate.md") << "The canary code of the northern gate is " << kCode
-                                              << ". Who wants to pass the northern gate says " << kCode << ".\n";
-  AddOptions adding;
-  adding.paths = {(folder_ / "docs").string()};
-  ASSERT_TRUE(memory_->add(adding).ok());
-  const auto chat = begin("main");
-  const auto clean = begin("clean");
-  const std::string question = "What is the canary code of the northern gate?";
-  for (int turn = 0; turn < 3; ++turn) {
-    SayOptions options = saying(turn == 0 ? question : chatter(turn), 0);
-    options.sampling.grammar = "root ::= \"I will not say it here.\"";
-    ASSERT_TRUE(clean->say(options).ok());
-    options.most_passages = turn == 0 ? 1 : 0;
-    const auto reply = chat->say(options);
-    ASSERT_TRUE(reply.ok()) << reply.error().message;
-    EXPECT_EQ(reply->recalled.size(), turn == 0 ? 1u : 0u);
-  }
-  const double never = likelihood(*clean, question, kCode);
-  const double knew = likelihood(*chat, question, kCode);
-  RecordProperty("nats_never", std::to_string(never));
-  RecordProperty("nats_knew", std::to_string(knew));
-  EXPECT_GT(knew, never + 0.25) << "nothing to forget, so that this test could not fail";
-  ForgetOptions forgetting;
-  forgetting.sources = {(folder_ / "docs").string()};
-  ASSERT_TRUE(memory_->forget(forgetting).ok());
-  const double knows = likelihood(*chat, question, kCode);
-  RecordProperty("nats_knows", std::to_string(knows));
-  EXPECT_LT(std::abs(knows - never), (knew - never) / 10);
 }
 
 }  // namespace rhapsode
