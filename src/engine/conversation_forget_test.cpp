@@ -140,7 +140,8 @@ TEST_F(ConversationTest, WhatTheModelSaidOfItIsListedAndGoesWhenAsked) {
   EXPECT_TRUE(history->at(1).forgotten);
   EXPECT_EQ(history->at(1).text, "");
   EXPECT_EQ(history->at(0).text, kQuestion);
-  EXPECT_EQ(memory->stats()->passages, passages - 1) << "all of the conversation's are there, the document's is not";
+  EXPECT_EQ(memory->stats()->passages, passages - 1)
+      << "all of the conversation's are there, the document's is not";
   SearchOptions searching;
   searching.filter.sources = {"chats/main"};
   searching.limit = 50;
@@ -171,7 +172,8 @@ TEST_F(ConversationTest, NotDerivedWhereItWasNotInView) {
   EXPECT_EQ(say(*chat, "Go on.").usage.made_anew_tokens, 0);
 }
 
-// KV computed over stored pages is cached under what it was computed over: never exact, and gone when that is.
+// KV computed over stored pages is cached under what it was computed over: never exact, and gone when that
+// is.
 TEST_F(ConversationTest, CachedPrefixesOverReusedPagesAreNeitherExactNorKept) {
   write("secret.md", kSecret + paragraphs(30, "lantern"));
   const auto memory = open();

@@ -46,9 +46,9 @@ class RealConversation : public test::TemporaryFolder {
   std::unique_ptr<Memory> memory_;
 };
 
-
 std::string chatter(int turn) {
-  constexpr const char* kThings[] = {"the harbour", "the old mill", "a recipe for bread", "the garden", "chess"};
+  constexpr const char* kThings[] = {"the harbour", "the old mill", "a recipe for bread", "the garden",
+                                     "chess"};
   return "Let us talk about " + std::string(kThings[turn % 5]) + ". On day " + std::to_string(turn) +
          " nothing much happened there, as far as anybody remembers.";
 }
@@ -72,7 +72,8 @@ TEST_F(RealConversation, RecallsAFactStatedLongAgo) {
   EXPECT_NE(reply->text.find("Pfefferminz"), std::string::npos) << reply->text;
   bool recalled = false;
   for (const RecalledPassage& passage : reply->recalled) {
-    recalled = recalled || (passage.as_computed && passage.found.text.find("Pfefferminz") != std::string::npos);
+    recalled =
+        recalled || (passage.as_computed && passage.found.text.find("Pfefferminz") != std::string::npos);
   }
   EXPECT_TRUE(recalled);
 }
