@@ -15,7 +15,8 @@ Error closing() {
 Status EnginePasses::run(const recall::PassBatch& batch, model::PassGoal goal, const OnResult& on_result) {
   Status status;
   const bool ran = scheduler_.execute([&] {
-    auto result = runner_.evaluate({batch.tokens, &batch.plan, batch.output_rows}, goal);
+    auto result =
+        runner_.evaluate({batch.tokens, &batch.plan, batch.output_rows, false, batch.targets}, goal);
     if (result.ok()) {
       on_result(result.value());
     } else {
@@ -28,7 +29,7 @@ Status EnginePasses::run(const recall::PassBatch& batch, model::PassGoal goal, c
 Result<recall::AttentionMass> EnginePasses::attention_mass(const recall::PassBatch& batch) {
   Result<recall::AttentionMass> mass = recall::AttentionMass();
   const auto job = [&]() -> Status {
-    RH_TRY_STATUS(runner_.evaluate({batch.tokens, &batch.plan, {}, true}, model::PassGoal::kEncode));
+    RH_TRY_STATUS(runner_.evaluate({batch.tokens, &batch.plan, {}, true, {}}, model::PassGoal::kEncode));
     for (size_t s = 0; s < batch.plan.sequences.size(); ++s) {
       RH_TRY(const std::span<const double> slots, runner_.backend().mass_per_token(static_cast<int>(s)));
       mass->emplace_back(slots.begin(), slots.end());

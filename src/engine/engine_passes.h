@@ -17,6 +17,7 @@ class EnginePasses final : public recall::PassRunner {
   Result<recall::AttentionMass> attention_mass(const recall::PassBatch& batch) override;
   Result<std::vector<store::PagePin>> take_pages(int count) override;
   int most_rows() const override;
+  int most_logit_rows() const override { return runner_.most_scored_rows(); }
   const model::Architecture& architecture() const override { return runner_.architecture(); }
   const kernels::KvShape& kv_shape() const override { return runner_.kv_shape(); }
   const text::Tokenizer& tokenizer() const override { return runner_.tokenizer(); }

@@ -6,6 +6,7 @@
 #include "kernels/cpu/ggml_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "text/library_log.h"
+#include "text/logits.h"
 
 namespace rhapsode::engine {
 
@@ -96,7 +97,32 @@ Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& 
   }
   RH_TRY_STATUS(kernels::validate(*batch.plan, kv_shape_));
   const bool wide = wide_file_ && batch.plan->rows() >= kWideRows;
-  return backend_->run(batch, (wide ? wide_recipes_ : recipes_)[static_cast<size_t>(goal)]);
+  const int recipe = (wide ? wide_recipes_ : recipes_)[static_cast<size_t>(goal)];
+  if (batch.targets.empty()) return backend_->run(batch, recipe);
+  for (const int32_t target : batch.targets) {
+    if (target < 0 || target >= architecture_.vocabulary || goal != model::PassGoal::kLogits) {
+      return make_error(ErrorKind::kInternal, "token {} is no target of a pass", target);
+    }
+  }
+  if (backend_->scores_targets()) return backend_->run(batch, recipe);
+  kernels::BatchInput rows = batch;
+  rows.targets = {};
+  RH_TRY(const std::span<const float> logits, backend_->run(rows, recipe));
+  return score(logits, batch.targets);
+}
+
+Result<std::span<const float>> ModelRunner::score(std::span<const float> logits,
+                                                  std::span<const int32_t> targets) {
+  const auto width = static_cast<size_t>(architecture_.vocabulary);
+  if (logits.size() != targets.size() * width) {
+    return make_error(ErrorKind::kInternal, "{} targets for {} logits", targets.size(), logits.size());
+  }
+  scores_.resize(targets.size());
+  for (size_t row = 0; row < targets.size(); ++row) {
+    RH_TRY(const double score, text::log_softmax_of(logits.subspan(row * width, width), targets[row]));
+    scores_[row] = static_cast<float>(score);
+  }
+  return std::span<const float>(scores_);
 }
 
 }  // namespace rhapsode::engine

@@ -48,10 +48,12 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // Runs one batch; logits [output_rows][vocabulary] or states [output_rows][embedding], valid until the next
-  // call. The plan is validated here.
+  // Runs one batch; logits [output_rows][vocabulary], log-probabilities [output_rows] when the batch has
+  // targets, or states [output_rows][embedding], valid until the next call. The plan is validated here.
   Result<std::span<const float>> evaluate(const kernels::BatchInput& batch,
                                           model::PassGoal goal = model::PassGoal::kLogits);
+  // Rows of logits a pass should ask for at most: they are megabytes each where they are not scored in place.
+  int most_scored_rows() const { return backend_->scores_targets() ? 1024 : 128; }
   // Rows a pass may have at most; 0: no limit.
   int most_rows() const { return backend_->fixed_rows(); }
 
@@ -66,6 +68,7 @@ class ModelRunner {
 
  private:
   Status load_wide(const RunnerOptions& options);
+  Result<std::span<const float>> score(std::span<const float> logits, std::span<const int32_t> targets);
   std::array<int, model::kPassGoals> add_recipes(const model::ModelWeights& weights);
   ModelRunner(model::GgufFile file, model::Architecture architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
@@ -80,6 +83,7 @@ class ModelRunner {
   std::unique_ptr<model::GgufFile> wide_file_;    // null: weights_ serve every pass
   model::ModelWeights wide_weights_;
   std::array<int, model::kPassGoals> wide_recipes_{};
+  std::vector<float> scores_;  // of the last batch with targets
 };
 
 }  // namespace rhapsode::engine

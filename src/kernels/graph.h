@@ -76,6 +76,9 @@ struct BatchInput {
   const BatchPlan* plan = nullptr;       // validated, of as many rows
   std::span<const int32_t> output_rows;  // ascending
   bool mass = false;                     // keep the attention mass of every slot: Backend::mass_per_token()
+  // [output_rows]: the result is, of each row of logits, the log-probability of this token, natural, one
+  // number a row. Empty: the rows themselves. Only for back ends that score_targets().
+  std::span<const int32_t> targets = {};
 };
 
 struct BackendOptions {
@@ -111,6 +114,8 @@ class Backend {
   // In deterministic mode every pass has this many rows (fewer are padded, more must be split); 0: any
   // number.
   virtual int fixed_rows() const = 0;
+  // Whether it turns rows of logits into log-probabilities itself, where they lie.
+  virtual bool scores_targets() const { return false; }
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
   // Memory that the pages of this back end's plans must lie in; asked for after the weights are there.
   virtual std::unique_ptr<PageMemory> new_page_memory() = 0;

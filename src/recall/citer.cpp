@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "text/logits.h"
 #include "text/passage.h"
 
 namespace rhapsode::recall {
@@ -65,22 +64,15 @@ Result<std::vector<double>> Citer::likelihoods(const AnsweredPrompt& prompt,
       add_masked(prompt.passages[p], masked ? cut->begin : 0, masked ? cut->end : 0, stream.context);
     }
     stream.tokens = rows;
+    stream.targets = std::span<const int32_t>(tokens).subspan(1);
     stream.position = prompt.tail_position;
     stream.output_begin = first;
     stream.output_end = static_cast<int>(rows.size());
     stream.keep_pages = false;
   }
   std::vector<double> sums(variants.size(), 0.0);
-  Status scored;
-  const auto score = [&](int stream, int token, std::span<const float> logits) {
-    auto logprob = text::log_softmax_of(logits, tokens[token + 1]);
-    if (logprob.ok())
-      sums[stream] += logprob.value();
-    else
-      scored = logprob.error();
-  };
-  RH_TRY(const uint64_t evaluated, feed(runner_, streams, model::PassGoal::kLogits, score));
-  RH_TRY_STATUS(scored);
+  const auto add = [&](int stream, int, std::span<const float> logprob) { sums[stream] += logprob.front(); };
+  RH_TRY(const uint64_t evaluated, feed(runner_, streams, model::PassGoal::kLogits, add));
   citing.probe_tokens += evaluated;
   return sums;
 }

@@ -9,9 +9,6 @@ using kernels::kPageTokens;
 
 namespace {
 
-// Bounds the memory of a pass's logits: rows x vocabulary x 4 bytes.
-constexpr int kMostLogitRows = 128;
-
 struct Part {
   int stream = 0;
   int begin = 0;
@@ -38,6 +35,7 @@ void add_part(const Stream& stream, const Part& part, PassBatch& batch) {
   for (int token = part.begin; token < part.end; ++token) {
     if (token >= stream.output_begin && token < stream.output_end) {
       batch.output_rows.push_back(static_cast<int32_t>(batch.tokens.size()));
+      if (!stream.targets.empty()) batch.targets.push_back(stream.targets[token]);
     }
     batch.tokens.push_back(stream.tokens[token]);
     batch.plan.positions.push_back(stream.position + token);
@@ -50,7 +48,7 @@ Result<std::vector<Part>> next_parts(PassRunner& runner, std::span<Stream> strea
                                      Cursor& cursor) {
   std::vector<Part> parts;
   int rows_left = runner.most_rows();
-  int outputs_left = goal == model::PassGoal::kLogits ? kMostLogitRows : rows_left;
+  int outputs_left = goal == model::PassGoal::kLogits ? runner.most_logit_rows() : rows_left;
   while (cursor.stream < static_cast<int>(streams.size()) && rows_left > 0) {
     Stream& stream = streams[cursor.stream];
     const int count = static_cast<int>(stream.tokens.size());

@@ -23,6 +23,9 @@ struct Stream {
   // Tokens whose results are wanted: [output_begin, output_end).
   int output_begin = 0;
   int output_end = 0;
+  // [tokens]: what stands behind each token. Then the results wanted are log-probabilities of those, one
+  // number each; streams that are fed together all have targets or none has.
+  std::span<const int32_t> targets;
   bool keep_pages = true;             // else they are let go as soon as the last token has run
   std::vector<store::PagePin> pages;  // filled by feed()
 };

@@ -25,6 +25,9 @@ struct PassBatch {
   std::vector<int32_t> tokens;
   std::vector<int32_t> output_rows;  // ascending
   bool mass = false;                 // also asks where attention went
+  // [output_rows]: with goal kLogits, the result is the log-probability of each of these tokens,
+  // [output_rows][1].
+  std::vector<int32_t> targets;
 };
 
 // [references][64] of each sequence: attention probabilities of its slots, summed over rows, heads and
@@ -45,6 +48,8 @@ class PassRunner {
   virtual Result<std::vector<store::PagePin>> take_pages(int count) = 0;
   // Rows to put into the next pass at most; smaller while somebody waits for a token.
   virtual int most_rows() const = 0;
+  // Output rows to put into a pass with logits at most: they cost memory.
+  virtual int most_logit_rows() const { return 128; }
 
   virtual const model::Architecture& architecture() const = 0;
   virtual const kernels::KvShape& kv_shape() const = 0;

@@ -1,7 +1,5 @@
 #include "recall/question_likelihood.h"
 
-#include "text/logits.h"
-
 namespace rhapsode::recall {
 
 Result<std::vector<double>> QuestionLikelihood::behind(const std::string& question,
@@ -23,22 +21,14 @@ Result<std::vector<double>> QuestionLikelihood::behind(const std::string& questi
       stream.position += passage.tokens;
     }
     stream.tokens = std::span<const int32_t>(tokens).first(last);
+    stream.targets = std::span<const int32_t>(tokens).subspan(1);
     stream.output_begin = static_cast<int>(first) - 1;
     stream.output_end = static_cast<int>(last) - 1;
     stream.keep_pages = false;
   }
   std::vector<double> sums(streams.size());
-  Status counted;
-  RH_TRY(const uint64_t rows, feed(runner_, streams, model::PassGoal::kLogits,
-                                   [&](int stream, int token, std::span<const float> logits) {
-                                     const auto logprob = text::log_softmax_of(logits, tokens[token + 1]);
-                                     if (logprob.ok()) {
-                                       sums[stream] += *logprob;
-                                     } else {
-                                       counted = logprob.error();
-                                     }
-                                   }));
-  RH_TRY_STATUS(counted);
+  const auto add = [&](int stream, int, std::span<const float> logprob) { sums[stream] += logprob.front(); };
+  RH_TRY(const uint64_t rows, feed(runner_, streams, model::PassGoal::kLogits, add));
   evaluated_ += rows;
   return sums;
 }

@@ -39,6 +39,7 @@ class CudaBackend final : public Backend {
   }
   Result<std::span<const float>> run(const BatchInput& batch, int recipe) override;
   int fixed_rows() const override { return 0; }
+  bool scores_targets() const override { return true; }
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
   std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(); }
   std::string_view numerics() const override { return weights_.rounds_to_bf16() ? "bf16" : ""; }
@@ -73,7 +74,8 @@ class CudaBackend final : public Backend {
   void attend(const Program& program, const Op& op);
   Status begin_mass(bool wanted);
   Status read_mass(const BatchPlan& plan);
-  Result<std::span<const float>> result_of(const Program& program);
+  Result<std::span<const float>> result_of(const Program& program, std::span<const int32_t> targets);
+  Status score(const RowShape& shape, const float* rows, std::span<const int32_t> targets);
 
   // The batch's rows that a value has.
   int rows_of(const ProgramValue& value) const {
@@ -113,6 +115,8 @@ class CudaBackend final : public Backend {
   DeviceBuffer activations_;
   std::vector<size_t> slot_offsets_;
   PinnedBuffer result_;
+  DeviceBuffer targets_;
+  DeviceBuffer scores_;
   DeviceBuffer mass_;
   std::vector<std::vector<double>> mass_per_token_;  // of each sequence
   bool mass_kept_ = false;                           // by the last run
@@ -202,7 +206,7 @@ Result<std::span<const float>> CudaBackend::run(const BatchInput& batch, int rec
     RH_TRY_STATUS(launch(program));
   }
   clock_.end(stream_);
-  RH_TRY(const std::span<const float> result, result_of(program));
+  RH_TRY(const std::span<const float> result, result_of(program, batch.targets));
   if (mass_kept_) RH_TRY_STATUS(read_mass(*batch.plan));
   return result;
 }
@@ -255,14 +259,37 @@ Status CudaBackend::read_mass(const BatchPlan& plan) {
   return {};
 }
 
-Result<std::span<const float>> CudaBackend::result_of(const Program& program) {
-  const RowShape shape = shape_of(program, program.result);
+// The log-probability of each row's target takes the row's place: a number instead of a vocabulary comes
+// back.
+Status CudaBackend::score(const RowShape& shape, const float* rows, std::span<const int32_t> targets) {
+  const size_t bytes = targets.size() * sizeof(int32_t);
+  RH_TRY_STATUS(targets_.reserve(bytes, "target tokens"));
+  RH_TRY_STATUS(scores_.reserve(targets.size() * sizeof(float), "scores"));
+  RH_TRY_STATUS(
+      check(cudaMemcpyAsync(targets_.as<void>(), targets.data(), bytes, cudaMemcpyHostToDevice, stream_),
+            "copying target tokens to the GPU"));
+  log_softmax_at(shape, rows, targets_.as<const int32_t>(), scores_.as<float>(), stream_);
+  return check(cudaGetLastError(), "scoring targets");
+}
+
+Result<std::span<const float>> CudaBackend::result_of(const Program& program,
+                                                      std::span<const int32_t> targets) {
+  RowShape shape = shape_of(program, program.result);
+  const float* from = floats(program, program.result);
+  if (!targets.empty()) {
+    if (static_cast<int64_t>(targets.size()) != shape.rows) {
+      return make_error(ErrorKind::kInternal, "{} targets for {} output rows", targets.size(), shape.rows);
+    }
+    RH_TRY_STATUS(score(shape, from, targets));
+    from = scores_.as<const float>();
+    shape.features = 1;
+  }
   const size_t values = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.features);
   RH_TRY_STATUS(result_.reserve(values * sizeof(float), "results"));
   if (values > 0) {
-    RH_TRY_STATUS(check(cudaMemcpyAsync(result_.data(), data(program, program.result), values * sizeof(float),
-                                        cudaMemcpyDeviceToHost, stream_),
-                        "copying results from the GPU"));
+    RH_TRY_STATUS(
+        check(cudaMemcpyAsync(result_.data(), from, values * sizeof(float), cudaMemcpyDeviceToHost, stream_),
+              "copying results from the GPU"));
   }
   RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "evaluating on the GPU"));
   clock_.read();

@@ -11,6 +11,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_world.h"
+#include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/element.h"
 
@@ -258,6 +259,33 @@ TEST(DeviceGemm, MultipliesBiasesAndAdds) {
           ASSERT_EQ(got[row * m + i], sum) << rows << " rows, row " << row << " column " << i;
         }
       }
+    }
+  }
+}
+
+TEST(CudaScores, LogSoftmaxAtATargetIsThatOfTheWholeRow) {
+  RH_REQUIRE_GPU();
+  Random random(5);
+  for (const int64_t features : {1, 31, 256, 4097, 151936}) {
+    constexpr int kRows = 5;
+    std::vector<float> rows(static_cast<size_t>(kRows * features));
+    for (float& value : rows) value = static_cast<float>(uniform(random, -3000, 3000)) / 100;
+    std::vector<int32_t> targets;
+    for (int r = 0; r < kRows; ++r) targets.push_back(static_cast<int32_t>((r * 7919) % features));
+    DeviceBuffer in, at, out;
+    ASSERT_TRUE(in.reserve(rows.size() * sizeof(float), "rows").ok());
+    ASSERT_TRUE(at.reserve(kRows * sizeof(int32_t), "targets").ok());
+    ASSERT_TRUE(out.reserve(kRows * sizeof(float), "scores").ok());
+    cudaMemcpy(in.as<void>(), rows.data(), rows.size() * sizeof(float), cudaMemcpyHostToDevice);
+    cudaMemcpy(at.as<void>(), targets.data(), kRows * sizeof(int32_t), cudaMemcpyHostToDevice);
+    log_softmax_at({kRows, features}, in.as<const float>(), at.as<const int32_t>(), out.as<float>(), nullptr);
+    float scores[kRows];
+    ASSERT_EQ(cudaMemcpy(scores, out.as<void>(), sizeof scores, cudaMemcpyDeviceToHost), cudaSuccess);
+    for (int r = 0; r < kRows; ++r) {
+      const float* row = rows.data() + r * features;
+      double sum = 0;
+      for (int64_t i = 0; i < features; ++i) sum += std::exp(static_cast<double>(row[i]) - 30.0);
+      EXPECT_NEAR(scores[r], row[targets[r]] - 30.0 - std::log(sum), 2e-4) << features << " row " << r;
     }
   }
 }

@@ -81,6 +81,33 @@ __global__ void rms_norm_kernel(NormCall call, int groups_of_row, Out* out) {
   for (int i = threadIdx.x; i < width; i += blockDim.x) store(y, i, x[i] * factor * call.gain[i]);
 }
 
+__device__ float warp_max(float x) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes));
+  return x;
+}
+
+// One block a row: the highest value, then the sum of exponentials below it.
+__global__ void log_softmax_at_kernel(int64_t features, const float* in, const int32_t* targets, float* out) {
+  __shared__ float parts[kThreads / 32];
+  const float* row = in + int64_t{blockIdx.x} * features;
+  float highest = -INFINITY;
+  for (int64_t i = threadIdx.x; i < features; i += kThreads) highest = fmaxf(highest, row[i]);
+  highest = warp_max(highest);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = highest;
+  __syncthreads();
+  for (int warp = 0; warp < kThreads / 32; ++warp) highest = fmaxf(highest, parts[warp]);
+  __syncthreads();
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < features; i += kThreads) sum += expf(row[i] - highest);
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float total = 0;
+  for (int warp = 0; warp < kThreads / 32; ++warp) total += parts[warp];
+  out[blockIdx.x] = row[targets[blockIdx.x]] - highest - logf(total);
+}
+
 __device__ float activate(bool gelu, float x) {
   if (!gelu) return x / (1.0f + __expf(-x));
   constexpr float kSqrt2OverPi = 0.79788456080286535588f;
@@ -176,6 +203,13 @@ void scale(const RowShape& shape, const float* in, float factor, float* out, cud
 
 void soft_cap(const RowShape& shape, const float* in, float cap, float* out, cudaStream_t stream) {
   map(shape, out, stream, SoftCap{in, cap});
+}
+
+void log_softmax_at(const RowShape& shape, const float* in, const int32_t* targets, float* out,
+                    cudaStream_t stream) {
+  if (shape.rows == 0) return;
+  log_softmax_at_kernel<<<static_cast<unsigned>(shape.rows), kThreads, 0, stream>>>(shape.features, in,
+                                                                                    targets, out);
 }
 
 void to_bf16(const RowShape& shape, const float* in, void* out, cudaStream_t stream) {

@@ -41,6 +41,9 @@ void add(const RowShape& shape, const float* a, const float* b, float* out, cuda
 void add_bias(const RowShape& shape, const float* in, const float* bias, float* out, cudaStream_t stream);
 void scale(const RowShape& shape, const float* in, float factor, float* out, cudaStream_t stream);
 void soft_cap(const RowShape& shape, const float* in, float cap, float* out, cudaStream_t stream);
+// out[r] = log of softmax(in[r]) at targets[r].
+void log_softmax_at(const RowShape& shape, const float* in, const int32_t* targets, float* out,
+                    cudaStream_t stream);
 void to_bf16(const RowShape& shape, const float* in, void* out, cudaStream_t stream);
 
 }  // namespace rhapsode::kernels::cuda
