@@ -64,6 +64,7 @@ struct MemoryOptions {
   std::optional<KvStorage> stored_kv;      // at creation: the type of stored KV; unset: the engine's
   std::optional<uint64_t> disk_cap_bytes;  // of stored KV; unset: keep (at creation: no cap)
   std::filesystem::path whitening;         // a routing side file; empty: the one shipped for the model
+  std::filesystem::path ranker;            // a trained evidence ranker; empty: the one shipped
   // Passages are found by an index from so many chunks on; 0: never; unset: keep (at creation: a million).
   std::optional<uint64_t> index_chunks;
 };
@@ -127,12 +128,21 @@ struct LinkOptions {
   int most_passages = 8;  // that hold a mention which links
 };
 
+// What decides the order of passages.
+enum class RankBy : uint8_t {
+  kAuto,   // evidence, where a trained ranker is there, links are on and both signals are wanted; else fused
+  kFused,  // the signals of finding, then links
+  kEvidence,  // a trained ranker over what is found, what links lead to, and what the question names
+};
+const char* to_string(RankBy rank);  // "auto", "fused", "evidence"
+
 struct SearchOptions {
   SourceFilter filter;
   int limit = 5;
   JudgeOptions judge;
   ChainOptions chain;
   LinkOptions links;
+  RankBy rank = RankBy::kAuto;
   bool latent = true;    // the model's own signal
   bool keywords = true;  // BM25
 };
@@ -146,6 +156,7 @@ struct AskOptions {
   JudgeOptions judge;
   ChainOptions chain;
   LinkOptions links;
+  RankBy rank = RankBy::kAuto;
   // Searches and readings: what one hop finds and answers becomes part of the next one's query. 1: one.
   int hops = 1;
   ReadPolicy policy = ReadPolicy::kAuto;

@@ -76,6 +76,7 @@ struct FoundPassage {
   std::optional<double> judged;  // nats that the passage adds to the question's likelihood; unset: not judged
   std::optional<double> chained;    // nats that it adds behind those before it in a chain of evidence
   std::optional<PassageLink> link;  // unset: it was found
+  std::vector<float> evidence;      // what a trained ranker weighed (docs/formats/evidence.md); else empty
 };
 
 struct Citation {

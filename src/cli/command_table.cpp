@@ -31,6 +31,8 @@ constexpr Command kCommands[] = {
     {kSearch, "search", "QUESTION", 1, 1, "show the passages a question finds, with their scores",
      "rhapsode search \"retry policy\"\n"
      "rhapsode search --judge 40 --judge-ms 5000 \"who approved it\"\n"
+     "rhapsode search --rank fused \"who approved it\"\n"
+     "rhapsode search --ranker evidence.gguf \"where was its author born\"\n"
      "rhapsode search --chain 4 --chain-cost 2 \"where was its author born\"\n"
      "rhapsode search --chain 3 --chain-candidates 30 --no-links \"error 1042\"\n"
      "rhapsode search --limit 20 --no-latent --json \"ECONNRESET\"\n"

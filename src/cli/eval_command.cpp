@@ -99,6 +99,7 @@ class Evaluator {
         (options_.memory.empty() ? scratch_.make("eval") : options_.memory) /
         fmt::format("{}-{}-{}-{}", task_.name, options_.pool, model_name_, task_.sha256.substr(0, 8));
     subject.whitening = settings_.memory.options.whitening;
+    subject.ranker = settings_.memory.options.ranker;
     subject.instruction = task_.instruction;
     // All of them are judged, however long it takes to read them.
     subject.judge = {settings_.memory.ask.judge.candidates > 0 ? settings_.memory.ask.judge.candidates : 40,

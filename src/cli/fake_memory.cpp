@@ -102,22 +102,6 @@ std::vector<Span> pieces(const std::string& text, const std::string& mark) {
 
 }  // namespace
 
-const char* to_string(ReadPolicy policy) {
-  constexpr const char* kNames[] = {"auto", "full", "prefix", "reuse", "blend", "reorder"};
-  return kNames[static_cast<int>(policy)];
-}
-
-const char* to_string(BlendSelector selector) {
-  constexpr const char* kNames[] = {"attention",      "first",     "last",     "attention+first",
-                                    "attention+last", "deviation", "boundary", "random"};
-  return kNames[static_cast<size_t>(selector)];
-}
-
-const char* to_string(KvTier tier) {
-  constexpr const char* kNames[] = {"text", "disk", "memory"};
-  return kNames[static_cast<int>(tier)];
-}
-
 struct Memory::Impl {
   fs::path folder;
   Json json;  // {model_name, model_path, sources: {name: {text, versions, tags, event_time, index_only}}}

@@ -67,7 +67,7 @@ using Slot =
     std::variant<bool*, int*, uint32_t*, float*, double*, uint64_t*, std::string*, std::filesystem::path*,
                  std::vector<int>*, std::vector<std::string>*, std::vector<AdapterOptions>*,
                  std::optional<uint64_t>*, KvStorage*, std::optional<KvStorage>*, WeightFormat*, Device*,
-                 KeyBounds*, ReadPolicy*, BlendSelector*, ReadOrder*>;
+                 KeyBounds*, ReadPolicy*, BlendSelector*, ReadOrder*, RankBy*>;
 
 // Allowed values of a number; of each element, for lists.
 struct Range {

@@ -36,6 +36,8 @@ constexpr std::array<Choice<BlendSelector>, 8> kSelectors{
      {"deviation", BlendSelector::kDeviation},
      {"boundary", BlendSelector::kBoundary},
      {"random", BlendSelector::kRandom}}};
+constexpr std::array<Choice<RankBy>, 3> kRanks{
+    {{"auto", RankBy::kAuto}, {"fused", RankBy::kFused}, {"evidence", RankBy::kEvidence}}};
 constexpr std::array<Choice<ReadOrder>, 2> kOrders{
     {{"sequential", ReadOrder::kSequential}, {"parallel", ReadOrder::kParallel}}};
 
@@ -56,6 +58,9 @@ constexpr auto& choices_of(Device) {
 }
 constexpr auto& choices_of(ReadPolicy) {
   return kPolicies;
+}
+constexpr auto& choices_of(RankBy) {
+  return kRanks;
 }
 constexpr auto& choices_of(BlendSelector) {
   return kSelectors;
@@ -135,6 +140,7 @@ class Parser {
   Status operator()(Device* out) const { return choice(out); }
   Status operator()(ReadPolicy* out) const { return choice(out); }
   Status operator()(BlendSelector* out) const { return choice(out); }
+  Status operator()(RankBy* out) const { return choice(out); }
   Status operator()(ReadOrder* out) const { return choice(out); }
 
   // Where leaving the option out means something that no value says.
@@ -245,6 +251,7 @@ struct Printer {
   std::string operator()(const WeightFormat* value) const { return choice(*value); }
   std::string operator()(const ReadPolicy* value) const { return choice(*value); }
   std::string operator()(const BlendSelector* value) const { return choice(*value); }
+  std::string operator()(const RankBy* value) const { return choice(*value); }
   std::string operator()(const ReadOrder* value) const { return choice(*value); }
 
   template <typename T>

@@ -24,6 +24,7 @@ Result<int> run_search(Invocation& invocation) {
   options.judge = settings.memory.ask.judge;
   options.chain = settings.memory.ask.chain;
   options.links = settings.memory.ask.links;
+  options.rank = settings.memory.ask.rank;
   if (settings.limit > 0) options.limit = settings.limit;
   options.filter = settings.memory.filter;
   if (!options.latent && !options.keywords) {

@@ -58,8 +58,9 @@ Result<Hop> Memory::Hopping::find(const std::string& query, const store::Selecti
   route_options.selection = selection;
   // Earlier hops' passages are found again.
   route_options.count = options_.most_passages + static_cast<int>(taken_.size());
-  RH_TRY(const recall::Route route,
-         memory_.route(query, route_options, {options_.judge, options_.chain, options_.links}));
+  RH_TRY(const RoutePlan plan,
+         memory_.route_plan({options_.judge, options_.chain, options_.links}, options_.rank, true));
+  RH_TRY(const recall::Route route, memory_.route(query, route_options, plan));
   probe_tokens_ += route.probe_tokens;
   cold_candidates_ += route.cold_candidates;
   RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, selection));

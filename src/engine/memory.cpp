@@ -90,42 +90,6 @@ Result<recall::PromptFrame> make_frame(const engine::ModelRunner& runner, const 
   return recall::PromptFrame::make(tokenizer, chat, instruction);
 }
 
-const char* to_string(ReadPolicy policy) {
-  switch (policy) {
-    case ReadPolicy::kAuto:
-      return "auto";
-    case ReadPolicy::kFull:
-      return "full";
-    case ReadPolicy::kPrefix:
-      return "prefix";
-    case ReadPolicy::kReuse:
-      return "reuse";
-    case ReadPolicy::kBlend:
-      return "blend";
-    case ReadPolicy::kReorder:
-      return "reorder";
-  }
-  return "full";
-}
-
-const char* to_string(BlendSelector selector) {
-  constexpr const char* kNames[] = {"attention",      "first",     "last",     "attention+first",
-                                    "attention+last", "deviation", "boundary", "random"};
-  return kNames[static_cast<size_t>(selector)];
-}
-
-const char* to_string(KvTier tier) {
-  switch (tier) {
-    case KvTier::kText:
-      return "text";
-    case KvTier::kDisk:
-      return "disk";
-    case KvTier::kMemory:
-      return "memory";
-  }
-  return "text";
-}
-
 Memory::Impl::~Impl() {
   if (engine) engine->scheduler->set_reclaimer(this, nullptr);
 }
@@ -150,6 +114,7 @@ Status Memory::Impl::adopt_settings() {
   RH_TRY(index::Whitening found,
          engine::find_whitening(options.whitening, model_sha256, engine->runner->architecture(), home));
   whitening = std::make_unique<index::Whitening>(std::move(found));
+  RH_TRY(evidence, engine::find_evidence_model(options.ranker, home));
   RH_TRY(const std::optional<std::string> kept_whitening, catalog->setting("whitening"));
   if (kept_whitening && *kept_whitening != whitening->id() && !adopts) {
     return make_error(ErrorKind::kInvalidArgument,

@@ -58,6 +58,7 @@ Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ra
     passage.latent_z = entry.latent_z;
     passage.keywords_z = entry.keywords_z;
     passage.judged = entry.judged;
+    passage.evidence = entry.evidence;
     passage.chained = entry.chained;
     if (entry.via) {
       RH_TRY(std::string mention, catalog->mention_key(entry.via->mention));
@@ -78,8 +79,9 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   route_options.count = options.limit;
   route_options.latent = options.latent;
   route_options.keywords = options.keywords;
-  RH_TRY(const recall::Route route,
-         impl_->route(question, route_options, {options.judge, options.chain, options.links}));
+  RH_TRY(const RoutePlan plan, impl_->route_plan({options.judge, options.chain, options.links}, options.rank,
+                                                 options.latent && options.keywords));
+  RH_TRY(const recall::Route route, impl_->route(question, route_options, plan));
   return impl_->found(route.ranked, selection);
 }
 
@@ -130,8 +132,9 @@ Result<bool> Memory::Asking::choose() {
     recall::RouteOptions route_options;
     route_options.selection = selection;
     route_options.count = options_.most_passages;
-    RH_TRY(route,
-           memory_.route(options_.question, route_options, {options_.judge, options_.chain, options_.links}));
+    RH_TRY(const RoutePlan plan,
+           memory_.route_plan({options_.judge, options_.chain, options_.links}, options_.rank, true));
+    RH_TRY(route, memory_.route(options_.question, route_options, plan));
     answer_.usage.probe_tokens += route.probe_tokens;
     answer_.usage.cold_candidates += route.cold_candidates;
   } else {

@@ -13,6 +13,7 @@
 #include "engine/verdict.h"
 #include "index/whitening.h"
 #include "recall/encoder.h"
+#include "recall/evidence_model.h"
 #include "recall/finder.h"
 #include "recall/ingester.h"
 #include "recall/kv_tier.h"
@@ -33,6 +34,7 @@ struct RoutePlan {
   JudgeOptions judge;
   ChainOptions chain;
   LinkOptions links;
+  bool evidence = false;  // ranked by the trained ranker
 
   Status check() const;
   bool chains() const { return chain.passages > 1; }
@@ -62,6 +64,7 @@ struct Memory::Impl {
   std::unique_ptr<recall::Encoder> encoder;
   std::unique_ptr<recall::Finder> finder;
   std::unique_ptr<recall::Router> router;
+  std::optional<recall::EvidenceModel> evidence;  // unset: there is none
   std::unique_ptr<recall::KvTier> tier;
   uint64_t planned_tokens = 0;  // by the last plan()
   // Passages read from stored KV since a self-check, times the share to be checked; begins anywhere in [0,
@@ -102,6 +105,9 @@ struct Memory::Impl {
   const engine::FoundVerdict& verdict();
   PassageInfo info_of(const store::PassageRow& row) const;
   class RouteStages;
+  // Settles what ranks. kNotFound when the trained ranker is asked for and not there; kAuto takes it where it
+  // is and all signals of finding are wanted.
+  Result<RoutePlan> route_plan(RoutePlan plan, RankBy rank, bool all_signals) const;
   // The best passages for a question. Adds what was run through the model.
   Result<recall::Route> route(const std::string& question, const recall::RouteOptions& route_options,
                               const RoutePlan& plan);

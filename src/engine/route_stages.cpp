@@ -54,7 +54,27 @@ int RoutePlan::depth() const {
   int depth = judge.candidates;
   if (chains()) depth = std::max(depth, chain.candidates);
   if (links.on) depth = std::max(depth, links.seeds);
+  if (evidence) depth = std::max(depth, recall::EvidenceLimits{}.found);
   return depth;
+}
+
+Result<RoutePlan> Memory::Impl::route_plan(RoutePlan plan, RankBy rank, bool all_signals) const {
+  if (rank == RankBy::kAuto) {
+    plan.evidence = evidence.has_value() && all_signals && plan.links.on;
+    return plan;
+  }
+  plan.evidence = rank == RankBy::kEvidence;
+  if (!plan.evidence) return plan;
+  if (!plan.links.on) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "ranking by evidence follows links: leave out --links off or --rank evidence");
+  }
+  if (!evidence) {
+    return make_error(
+        ErrorKind::kNotFound,
+        "there is no evidence ranker beside the program or in the home folder: give one with --ranker");
+  }
+  return plan;
 }
 
 Result<recall::Route> Memory::Impl::route(const std::string& question,
@@ -69,9 +89,14 @@ Result<recall::Route> Memory::Impl::RouteStages::run(recall::RouteOptions option
   RH_TRY(route_, memory_.router->route(*memory_.catalog, question_, options));
   memory_.keep_recall_samples();
   const uint64_t before = memory_.encoder->evaluated_tokens();
-  if (plan_.judge.candidates > 0 && route_.ranked.size() > 1) RH_TRY_STATUS(judge());
+  const bool several = route_.ranked.size() > 1;
+  if (plan_.evidence && several) {
+    RH_TRY_STATUS(evidence());
+  } else if (plan_.judge.candidates > 0 && several) {
+    RH_TRY_STATUS(judge());
+  }
   if (plan_.chains() && !route_.ranked.empty()) RH_TRY_STATUS(chain());
-  if (plan_.links.on && !route_.ranked.empty()) RH_TRY_STATUS(follow_links());
+  if (plan_.links.on && !plan_.evidence && !route_.ranked.empty()) RH_TRY_STATUS(follow_links());
   route_.probe_tokens += static_cast<int>(memory_.encoder->evaluated_tokens() - before);
   if (static_cast<int>(route_.ranked.size()) > wanted) route_.ranked.resize(wanted);
   return std::move(route_);
@@ -122,22 +147,48 @@ Result<recall::LinkGraph> Memory::Impl::RouteStages::graph_of(size_t seeds, int 
   return recall::LinkGraph::around(*memory_.catalog, ids_of(first), route_.allowed, limits);
 }
 
+Status Memory::Impl::RouteStages::evidence() {
+  RH_TRY(std::vector<recall::EvidenceCandidate> candidates,
+         recall::gather_evidence(*memory_.catalog, *memory_.router, question_, route_));
+  recall::rank_evidence(memory_.evidence->found, candidates);
+  if (plan_.judge.candidates > 0) {
+    std::vector<recall::Ranked> first;
+    const size_t most = std::min(candidates.size(), static_cast<size_t>(plan_.judge.candidates));
+    for (size_t i = 0; i < most; ++i) first.push_back(candidates[i].ranked);
+    RH_TRY(const bool judged, judge(first));
+    for (size_t i = 0; i < most; ++i) candidates[i].ranked.judged = first[i].judged;
+    recall::add_judgement(candidates);
+    if (judged) recall::rank_evidence(memory_.evidence->judged, candidates);
+  }
+  route_.ranked.clear();
+  for (recall::EvidenceCandidate& candidate : candidates) {
+    candidate.ranked.evidence.assign(candidate.row.begin(), candidate.row.end());
+    route_.ranked.push_back(std::move(candidate.ranked));
+  }
+  return {};
+}
+
 Status Memory::Impl::RouteStages::judge() {
-  RH_TRY_STATUS(load(ids_of(route_.ranked), plan_.judge.deadline_ms));
+  RH_TRY(const bool judged, judge(route_.ranked));
+  if (judged) recall::judge_again(route_.ranked);
+  return {};
+}
+
+Result<bool> Memory::Impl::RouteStages::judge(std::span<recall::Ranked> ranked) {
+  RH_TRY_STATUS(load(ids_of(ranked), plan_.judge.deadline_ms));
   std::vector<recall::Candidate> candidates;
   std::vector<size_t> places;
-  for (size_t i = 0; i < route_.ranked.size(); ++i) {
-    const recall::Candidate one = candidate(route_.ranked[i].passage);
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    const recall::Candidate one = candidate(ranked[i].passage);
     if (one.tokens == 0) continue;
     places.push_back(i);
     candidates.push_back(one);
   }
   recall::LikelihoodJudge judge(*memory_.passes, *memory_.encoder, *memory_.frame);
   RH_TRY(const std::vector<double> scores, judge.scores(question_, candidates));
-  for (size_t n = 0; n < scores.size(); ++n) route_.ranked[places[n]].judged = scores[n];
-  if (!scores.empty()) recall::judge_again(route_.ranked);
+  for (size_t n = 0; n < scores.size(); ++n) ranked[places[n]].judged = scores[n];
   route_.probe_tokens += static_cast<int>(judge.evaluated_tokens());
-  return {};
+  return !scores.empty();
 }
 
 // The chain stands first, in its order; the others follow by how well each follows the chain's first passage.

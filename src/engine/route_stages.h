@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/memory_impl.h"
+#include "recall/evidence.h"
 #include "recall/links.h"
 #include "recall/question_likelihood.h"
 
@@ -27,7 +28,12 @@ class Memory::Impl::RouteStages {
     std::vector<store::PagePin> pages;  // empty: not loaded
   };
 
+  // Finds candidates by links and names, and ranks them all by the trained ranker, judged ones by what
+  // judging says as well.
+  Status evidence();
   Status judge();
+  // Whether anything could be judged by this question.
+  Result<bool> judge(std::span<recall::Ranked> ranked);
   Status chain();
   Status follow_links();
   // The passages' KV: what is stored at once, the rest in their order until so much time has passed.

@@ -55,4 +55,19 @@ Result<index::Whitening> find_whitening(const fs::path& given, const std::string
       architecture.title);
 }
 
+Result<std::optional<recall::EvidenceModel>> find_evidence_model(const fs::path& given,
+                                                                 const fs::path& home) {
+  constexpr const char* kName = "evidence.gguf";
+  std::vector<fs::path> places = {home / "routing" / kName};
+  for (const fs::path& folder : shipped_folders()) places.push_back(folder / kName);
+  if (!given.empty()) places = {given};
+  for (const fs::path& place : places) {
+    std::error_code error;
+    if (given.empty() && !fs::exists(place, error)) continue;
+    RH_TRY(recall::EvidenceModel model, recall::EvidenceModel::load(place));
+    return std::optional(std::move(model));
+  }
+  return std::optional<recall::EvidenceModel>();
+}
+
 }  // namespace rhapsode::engine

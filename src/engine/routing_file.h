@@ -1,11 +1,14 @@
-// Where a model's whitening lies: the routing side file shipped for it, or one in the home folder.
+// Where the side files of routing lie: a model's whitening and the evidence ranker, shipped or in the home
+// folder.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "base/result.h"
 #include "index/whitening.h"
 #include "model/architecture.h"
+#include "recall/evidence_model.h"
 
 namespace rhapsode::engine {
 
@@ -14,5 +17,10 @@ namespace rhapsode::engine {
 Result<index::Whitening> find_whitening(const std::filesystem::path& given, const std::string& model_sha256,
                                         const model::Architecture& architecture,
                                         const std::filesystem::path& home);
+
+// The evidence ranker: the one given, HOME/routing/evidence.gguf, or the one shipped; none when there is no
+// such file.
+Result<std::optional<recall::EvidenceModel>> find_evidence_model(const std::filesystem::path& given,
+                                                                 const std::filesystem::path& home);
 
 }  // namespace rhapsode::engine

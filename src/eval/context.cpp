@@ -10,8 +10,8 @@ namespace {
 
 using Kind = Context::Kind;
 
-constexpr std::array<const char*, 8> kKinds{"closed", "gold",   "own",    "routed",
-                                            "bm25",   "latent", "judged", "chain"};
+constexpr std::array<const char*, 10> kKinds{"closed", "gold",   "own",   "routed",   "bm25",
+                                             "latent", "judged", "chain", "evidence", "evidence+judged"};
 constexpr std::string_view kLinks = "+links";
 constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
                                ReadPolicy::kReuse, ReadPolicy::kBlend};
@@ -110,8 +110,8 @@ Result<std::vector<Context>> parse_contexts(std::string_view names) {
     if (!context) {
       return make_error(ErrorKind::kInvalidArgument,
                         "'{}' is no context; there are closed, gold, full, reuse, routed, bm25, latent, "
-                        "judged, chain, searched ones with +links, and own or a searched one with how they "
-                        "are read: routed:prefix, "
+                        "judged, chain, searched ones with +links, evidence, evidence+judged, and own or a "
+                        "searched one with how they are read: routed:prefix, "
                         "own:blend=attention+first@15",
                         name);
     }

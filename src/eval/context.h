@@ -21,7 +21,18 @@
 namespace rhapsode::eval {
 
 struct Context {
-  enum class Kind : uint8_t { kClosed, kGold, kOwn, kRouted, kBm25, kLatent, kJudged, kChain };
+  enum class Kind : uint8_t {
+    kClosed,
+    kGold,
+    kOwn,
+    kRouted,
+    kBm25,
+    kLatent,
+    kJudged,
+    kChain,
+    kEvidence,
+    kJudgedEvidence
+  };
 
   Kind kind = Kind::kClosed;
   // kAuto: as the evaluation's --policy says (searched kinds), or as text (closed, gold).

@@ -17,6 +17,8 @@ Signal signal_of(const Context& context) {
   if (context.kind == Context::Kind::kBm25) return Signal::kKeywords;
   if (context.kind == Context::Kind::kJudged) return Signal::kJudged;
   if (context.kind == Context::Kind::kChain) return Signal::kChain;
+  if (context.kind == Context::Kind::kEvidence) return Signal::kEvidence;
+  if (context.kind == Context::Kind::kJudgedEvidence) return Signal::kJudgedEvidence;
   return context.kind == Context::Kind::kLatent ? Signal::kLatent : Signal::kFused;
 }
 
@@ -160,7 +162,7 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
 
 Status Evaluation::rank(const Question& question, const Context& context, Record& record) {
   const std::vector<int>& at = plan_.task().recall_at;
-  const int deepest = std::max(at.back(), options_.passages);
+  const int deepest = std::max({at.back(), options_.passages, options_.depth});
   // Several passages may be one hit: a few more than asked for.
   const int passages = plan_.task().unit == RankUnit::kDocument ? 2 * deepest : deepest;
   RH_TRY(const std::vector<PlacedPassage> found,
@@ -174,7 +176,7 @@ Status Evaluation::rank(const Question& question, const Context& context, Record
                        ? hit.gold
                        : Plan::gold_in(question, Span{hit.passage.span.document}));
   }
-  const int golds = static_cast<int>(question.gold.size());
+  const int golds = record.golds = static_cast<int>(question.gold.size());
   for (const int k : at) {
     const double recall = recall_at(hits, golds, k);
     record.scores[fmt::format("recall@{}", k)] = recall;

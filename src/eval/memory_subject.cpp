@@ -64,6 +64,7 @@ Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& datase
   memory.instruction = options.instruction;
   memory.stored_kv = options.stored_kv;
   memory.whitening = options.whitening;
+  memory.ranker = options.ranker;
   RH_TRY(subject->memory_, Memory::open(*subject->engine_, memory));
   RH_TRY_STATUS(subject->fill(options));
   RH_TRY_STATUS(subject->read_names());
@@ -167,6 +168,7 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.self_check = 0;
   options.links.on = false;  // rankings with links are read by place
   options.policy = request.policy;
+  options.rank = RankBy::kFused;
   options.blend = request.blend;
   if (request.closed) {
     options.most_passages = 0;
@@ -181,7 +183,7 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
 Result<PlacedPassage> MemorySubject::placed(const FoundPassage& found) const {
   const PassageInfo& info = found.passage;
   RH_TRY(const Span span, span_of(info.source, info.start_byte, info.end_byte));
-  return PlacedPassage{span, info.source, found.text, found.score};
+  return PlacedPassage{span, info.source, found.text, found.score, found.evidence};
 }
 
 Result<Reply> MemorySubject::answer(const ReadRequest& request) {
@@ -241,13 +243,16 @@ Result<ScoredAnswer> MemorySubject::score(const ReadRequest& request, const std:
 
 Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& question, const Ranking& ranking) {
   SearchOptions options;
+  const Signal signal = ranking.signal;
+  const bool trained = signal == Signal::kEvidence || signal == Signal::kJudgedEvidence;
   options.limit = ranking.passages;
-  options.latent = ranking.signal != Signal::kKeywords;
-  options.keywords = ranking.signal != Signal::kLatent;
-  if (ranking.signal == Signal::kJudged || ranking.signal == Signal::kChain) options.judge = judge_;
-  if (ranking.signal == Signal::kChain) options.chain = chain_;
+  options.latent = signal != Signal::kKeywords;
+  options.keywords = signal != Signal::kLatent;
+  options.rank = trained ? RankBy::kEvidence : RankBy::kFused;
+  if (signal != Signal::kEvidence && signal >= Signal::kJudged) options.judge = judge_;
+  if (signal == Signal::kChain) options.chain = chain_;
   options.links = links_;
-  options.links.on = ranking.links;
+  options.links.on = ranking.links || trained;
   RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, options));
   std::vector<PlacedPassage> ranked;
   for (const FoundPassage& one : found) {

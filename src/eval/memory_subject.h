@@ -24,6 +24,7 @@ struct MemorySubjectOptions {
   EngineOptions engine;
   std::filesystem::path folder;
   std::filesystem::path whitening;  // empty: the one shipped for the model
+  std::filesystem::path ranker;     // empty: the one shipped
   std::string instruction;
   std::optional<KvStorage> stored_kv;  // unset: the engine's type
   JudgeOptions judge;                  // of Signal::kJudged and kChain

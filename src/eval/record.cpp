@@ -25,6 +25,13 @@ Json passages_json(const std::vector<RankedPassage>& passages) {
     json["source"] = ranked.passage.source;
     json["score"] = number(ranked.passage.score);
     json["gold"] = ranked.gold;
+    if (!ranked.passage.evidence.empty()) {
+      Json& evidence = json["evidence"] = Json::array();
+      // Four digits are enough to train on, and a tenth of the file.
+      for (const float value : ranked.passage.evidence) {
+        evidence.push_back(number(std::round(value * 1e4) / 1e4));
+      }
+    }
     list.push_back(std::move(json));
   }
   return list;
@@ -76,6 +83,7 @@ Json to_json(const Record& record) {
   }
   Json& scores = json["scores"] = Json::object();
   for (const auto& [name, value] : record.scores) scores[name] = number(value);
+  if (record.golds > 0) json["golds"] = record.golds;
   if (!record.ranked.empty()) json["ranked"] = passages_json(record.ranked);
   if (!record.answered) return json;
   json["prediction"] = record.prediction;

@@ -33,6 +33,7 @@ struct Record {
   std::string prediction;                // what was scored of the reply
   std::map<std::string, double> scores;  // "em", "f1", "nll", "recall@5", "ttft_ms", ...
   std::vector<RankedPassage> ranked;     // best first, when something was searched
+  int golds = 0;                         // pieces of evidence that the question has
   std::vector<RankedPassage> read;       // in reading order
   Reply reply;
   bool answered = false;  // else only ranked

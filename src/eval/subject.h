@@ -40,6 +40,7 @@ struct PlacedPassage {
   std::string source;
   std::string text;
   double score = 0;
+  std::vector<float> evidence;  // what a trained ranker weighed
 };
 
 struct PlacedCitation {
@@ -70,7 +71,7 @@ struct ScoredAnswer {
   }
 };
 
-enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged, kChain };
+enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged, kChain, kEvidence, kJudgedEvidence };
 
 struct Ranking {
   Signal signal = Signal::kFused;

@@ -42,6 +42,7 @@ struct Ranked {
   std::optional<double> judged;                  // by a judge (judge.h); then `score` holds both
   std::optional<double> chained = std::nullopt;  // by a chain (chain.h)
   std::optional<Via> via = std::nullopt;         // by links (links.h)
+  std::vector<float> evidence = {};              // what a trained ranker weighed (evidence.h)
 };
 
 // The weight of a term that `count` of `passages` passages hold (Robertson and Sparck Jones, as BM25's).

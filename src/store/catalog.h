@@ -104,6 +104,8 @@ class Catalog {
   // The same score for given passages, 0 where no term occurs; in their order.
   Result<std::vector<double>> scores_by_terms(std::span<const std::string> terms,
                                               std::span<const int64_t> ids) const;
+  // In how many passages each term occurs. Cost: the term's postings.
+  Result<std::vector<int64_t>> term_frequencies(std::span<const std::string> terms) const;
   // In how many passages each token occurs, and how many passages there are.
   Result<TokenFrequencies> token_frequencies(std::span<const int32_t> tokens) const;
   // At most `most` contents whose mentions were found by another version of the extractor, or never.
@@ -116,6 +118,8 @@ class Catalog {
   Result<std::vector<PassageMentionRow>> sharers_of(std::span<const int64_t> passages, int most,
                                                     int weak_kind) const;
   Result<std::string> mention_key(int64_t mention) const;
+  // Passages that have one of these keys as their title, by key and passage; of a key at most `most` of them.
+  Result<std::vector<TitledPassage>> titled(std::span<const std::string> keys, int most) const;
   // The codes of passages in their order (empty where there are none or they are damaged, which stats() and
   // check() count), owned by the catalog until the next writing call or refresh().
   Result<std::vector<CodeView>> codes(std::span<const int64_t> ids) const;

@@ -158,4 +158,24 @@ Result<std::string> Catalog::mention_key(int64_t mention) const {
   return std::string(row.text(0));
 }
 
+Result<std::vector<TitledPassage>> Catalog::titled(std::span<const std::string> keys, int most) const {
+  std::vector<TitledPassage> found;
+  RH_TRY(const bool there, has_mentions(*state_->database));
+  if (!there) return found;
+  RH_TRY(Statement rows,
+         state_->database->prepare(
+             "SELECT h.passage, h.mention FROM mentions n JOIN passage_mentions h ON h.mention = "
+             "n.id WHERE n.key = ? AND h.kind = 0 ORDER BY h.passage LIMIT ?"));
+  for (size_t key = 0; key < keys.size(); ++key) {
+    rows.reset();
+    rows.bind(1, keys[key]).bind(2, int64_t{most});
+    while (true) {
+      RH_TRY(const bool row, rows.step());
+      if (!row) break;
+      found.push_back({rows.integer(0), rows.integer(1), key});
+    }
+  }
+  return found;
+}
+
 }  // namespace rhapsode::store

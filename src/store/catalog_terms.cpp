@@ -69,6 +69,24 @@ Result<std::vector<double>> Catalog::scores_by_terms(std::span<const std::string
   return scores;
 }
 
+Result<std::vector<int64_t>> Catalog::term_frequencies(std::span<const std::string> terms) const {
+  std::vector<int64_t> counts;
+  RH_TRY(Statement count,
+         state_->database->prepare("SELECT count(*) FROM term_index WHERE term_index MATCH ?"));
+  for (const std::string& term : terms) {
+    const std::string query = any_term_query(std::span(&term, 1));
+    if (query.empty()) {
+      counts.push_back(0);
+      continue;
+    }
+    count.reset();
+    count.bind(1, query);
+    RH_TRY(const bool row, count.step());
+    counts.push_back(row ? count.integer(0) : 0);
+  }
+  return counts;
+}
+
 Result<TokenFrequencies> Catalog::token_frequencies(std::span<const int32_t> tokens) const {
   TokenFrequencies frequencies;
   RH_TRY(frequencies.passages,

@@ -168,6 +168,13 @@ struct PassageMentionRow {
   int64_t passages = 0;  // of complete contents, that hold the mention
 };
 
+// A passage that has a mention as its title.
+struct TitledPassage {
+  int64_t passage = 0;
+  int64_t mention = 0;
+  size_t key = 0;  // which of those asked for
+};
+
 // A content whose mentions are to be found.
 struct UnlinkedContent {
   int64_t content = 0;

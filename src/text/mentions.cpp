@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "text/text_scan.h"
 
@@ -12,6 +13,7 @@ namespace rhapsode::text {
 namespace {
 
 constexpr size_t kMostNameWords = 5;
+constexpr size_t kMostPhraseWords = 8;
 constexpr size_t kMostKeyBytes = 200;
 constexpr size_t kFewestWordBytes = 4;  // of a single word or title: "The", "May" name nothing
 constexpr size_t kFewestSymbolBytes = 5;
@@ -290,6 +292,22 @@ std::vector<Mention> find_mentions(std::string_view text, std::string_view title
   finder.names(text);
   finder.symbols_and_addresses(text);
   return finder.take();
+}
+
+std::vector<std::string> phrase_keys(std::string_view question) {
+  const Words words(question);
+  const std::vector<Word>& all = words.all();
+  std::vector<std::string> keys;
+  std::set<std::string> seen;
+  for (size_t from = 0; from < all.size(); ++from) {
+    std::string key;
+    for (size_t to = from; to < std::min(all.size(), from + kMostPhraseWords); ++to) {
+      key += (to == from ? "" : " ") + all[to].key;
+      const bool common = to == from && (key.size() < kFewestWordBytes || is_one_of(kStarters, key));
+      if (!common && key.size() <= kMostKeyBytes && seen.insert(key).second) keys.push_back(key);
+    }
+  }
+  return keys;
 }
 
 }  // namespace rhapsode::text

@@ -33,4 +33,8 @@ struct Mention {
 // Each key once, with the first of its kinds in the order above; keys ascending. `title` may be empty.
 std::vector<Mention> find_mentions(std::string_view text, std::string_view title);
 
+// Keys of all runs of one to eight words of a question, whatever their case: titles may be among them. Single
+// words that are short or stand in every text are left out. Each once, in their order.
+std::vector<std::string> phrase_keys(std::string_view question);
+
 }  // namespace rhapsode::text

@@ -21,7 +21,8 @@ class GgufWriter {
     std::vector<int64_t> shape;
     uint32_t type = 0;
     uint64_t bytes = 0;
-    int64_t offset = -1;  // -1: right behind the tensor before it
+    int64_t offset = -1;    // -1: right behind the tensor before it
+    std::string data = {};  // of `bytes` bytes; empty: any
   };
 
   std::string magic = "GGUF";
@@ -77,7 +78,11 @@ class GgufWriter {
       expected += padded(tensor.bytes);
     }
     out.resize(padded(out.size()));
-    for (const Tensor& tensor : tensors) out.resize(out.size() + padded(tensor.bytes), '\1');
+    for (const Tensor& tensor : tensors) {
+      const size_t begin = out.size();
+      out.resize(begin + padded(tensor.bytes), '\1');
+      out.replace(begin, tensor.data.size(), tensor.data);
+    }
     return out;
   }
 
