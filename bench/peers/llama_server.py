@@ -12,8 +12,8 @@ of text, for both.
       --model MODEL.gguf --data xquad.en.json --output results.jsonl
 
 Data: SQuAD's format. Passages are the opening paragraphs of `--passages` articles, up to --words words each; questions
-are drawn among those on them, each once; all by --seed. Only the standard library is needed. Prints a summary as JSON;
---output gets a line a question and side.
+are drawn among those on them, each once, then from the first again, among other passages; all by --seed. Only the standard
+library is needed. Prints a summary as JSON; --output gets a line a question and side.
 """
 
 import argparse
@@ -265,7 +265,9 @@ def main():
             sides.append(Server(arguments))
             stack.callback(sides[-1].close)
         candidates = [(q, a, p) for (_, _, questions), p in zip(data, passages) for q, a in questions]
-        questions = random.sample(candidates, min(arguments.questions, len(candidates)))
+        questions = []
+        while candidates and len(questions) < arguments.questions:
+            questions += random.sample(candidates, min(arguments.questions - len(questions), len(candidates)))
         for side in sides:  # pages of the model come from disk once
             side.ask("Is this a question?", passages[:1], 1)
         output = stack.enter_context(open(arguments.output, "w", encoding="utf-8")) if arguments.output else None

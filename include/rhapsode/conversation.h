@@ -118,7 +118,8 @@ class Conversation {
   // Opens a conversation of the memory, or makes it. What of its end was live and has no stored KV is
   // evaluated by the first turn.
   static Result<std::unique_ptr<Conversation>> open(Memory& memory, const ConversationOptions& options);
-  // Keeps the live KV, so that the next one to open it evaluates nothing but its first message.
+  // Lets go of the live KV: the first turn of the next one to open it makes it anew (reported), at most a
+  // passage and the last turn.
   ~Conversation();
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
