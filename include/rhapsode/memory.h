@@ -14,11 +14,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "rhapsode/engine.h"
+#include "rhapsode/facts.h"
 #include "rhapsode/memory_options.h"
 #include "rhapsode/memory_results.h"
 #include "rhapsode/result.h"
@@ -51,19 +53,26 @@ class Memory {
   Result<AnswerScore> score(const AskOptions& options, const std::string& answer, int most_tokens = 64);
 
   Result<std::vector<SourceInfo>> list(const SourceFilter& filter);
-  Result<SourceDetail> show(const std::string& source);
-  // The text that citations of the source's current version are offsets of.
-  Result<std::string> text(const std::string& source);
+  // Of `filter`, whose sources it is about and when.
+  Result<SourceDetail> show(const std::string& source, const SourceFilter& filter = {});
+  // The text that citations of the source's version are offsets of: the current one, or that of filter.as_of.
+  Result<std::string> text(const std::string& source, const SourceFilter& filter = {});
+  // What is said of facts, recorded (facts.h): each fact is a source, its values are its versions.
+  Result<FactReport> record(std::span<const FactStatement> statements);
+  // The facts that hold at the filter's time, or with `history` everything that was said, oldest first.
+  Result<std::vector<FactInfo>> facts(const SourceFilter& filter);
+
   // Erases sources: no byte of their text, codes or KV stays in any file. Returns what went.
   Result<ForgetReport> forget(const ForgetOptions& options);
   // What answers in conversations were made with one of these sources in view: forget() leaves them alone
   // unless options.derived is set.
   Result<std::vector<DerivedAnswer>> derived(const ForgetOptions& options);
-  Result<MemoryStats> stats();
+  // Of the whole memory: where sources are users' own, only with `all_users`.
+  Result<MemoryStats> stats(bool all_users = false);
   // Checks every checksum and re-encodes a sample of passages.
   Result<VerifyReport> verify(const VerifyOptions& options);
   // One checksummed file with everything; import() makes a memory of it in an empty or absent folder.
-  Status export_to(const std::filesystem::path& file);
+  Status export_to(const std::filesystem::path& file, bool all_users = false);
   static Status import_from(const std::filesystem::path& file, const std::filesystem::path& folder);
 
   // Makes the routing file of the engine's model: the statistics that finding passages needs, once for a

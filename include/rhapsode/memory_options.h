@@ -83,9 +83,11 @@ struct AddOptions {
   std::vector<std::string> paths;  // files, folders, archives; "-": standard input
   std::string standard_input_name = "stdin";
   std::vector<std::string> tags;
-  std::string event_time;   // ISO 8601; when the content was true; empty: the document's own date, if any
-  bool index_only = false;  // make routing keys now, KV on first read
-  bool sync = false;        // sources below the given folders that are gone are removed
+  std::string event_time;  // ISO 8601; when the content was true; empty: the document's own date, if any
+  std::string user;  // whose own the sources become ("@USER/" goes before their names); empty: everybody's
+  std::vector<std::string> supersedes;  // sources, by name or identifier ("PEP 333"), whose place they take
+  bool index_only = false;              // make routing keys now, KV on first read
+  bool sync = false;                    // sources below the given folders that are gone are removed
   bool hidden = false;
   bool ignore_files = true;  // honour .gitignore
   uint64_t most_source_bytes = 64ull << 20;
@@ -94,10 +96,16 @@ struct AddOptions {
   std::function<bool(const AddProgress&)> on_progress;  // false cancels
 };
 
+// Which sources a call sees. Superseded ones are left out, unless `sources` names them exactly.
 struct SourceFilter {
   std::vector<std::string> sources;  // names, or folders above them; empty: all
   std::vector<std::string> tags;     // sources with all of these
   std::string as_of;                 // ISO 8601: what was current then; empty: now
+  // Whose: everybody's sources and this user's own; or, with all_users, everyone's. A memory that holds
+  // users' own sources refuses a filter that says neither (kPermission).
+  std::string user = {};
+  bool all_users = false;
+  bool history = false;  // every version there ever was, superseded and ended ones too; as_of is ignored
 };
 
 // The second stage of routing: of what is found, the best `candidates` are judged by how likely each makes
@@ -137,7 +145,7 @@ enum class RankBy : uint8_t {
 const char* to_string(RankBy rank);  // "auto", "fused", "evidence"
 
 struct SearchOptions {
-  SourceFilter filter;
+  SourceFilter filter;  // what the question says of time is used as ask() does
   int limit = 5;
   JudgeOptions judge;
   ChainOptions chain;
@@ -151,8 +159,12 @@ struct AskOptions {
   std::string question;
   SourceFilter filter;
   std::vector<Message> history;  // earlier turns: user and assistant alternately
-  int budget_tokens = 2560;      // of memory to read
-  int most_passages = 5;         // 0: read nothing, answer from the question alone
+  // Dates in the question prefer passages whose statements hold then, words about the past ("before",
+  // "used to") show earlier values of facts, and a superseded source that the question names is read. What
+  // was done is told in Answer::notes. filter.as_of goes before dates in the question.
+  bool heed_times = true;
+  int budget_tokens = 2560;  // of memory to read
+  int most_passages = 5;     // 0: read nothing, answer from the question alone
   JudgeOptions judge;
   ChainOptions chain;
   LinkOptions links;
@@ -183,6 +195,8 @@ struct ForgetOptions {
   std::vector<std::string> sources;  // names, or folders above them
   std::vector<std::string> tags;     // sources with any of these
   bool derived = false;              // erases what answers of conversations made of them, too
+  std::string user = {};             // as SourceFilter's
+  bool all_users = false;
   // Called with the names found; false forgets nothing. Unset: they are forgotten.
   std::function<bool(const std::vector<std::string>&)> confirm;
 };
@@ -198,7 +212,8 @@ struct RoutingOptions {
 };
 
 struct VerifyOptions {
-  double sample = 0.05;  // share of passages to encode again, at least one
+  bool all_users = false;  // needed where sources are users' own: the report names sources
+  double sample = 0.05;    // share of passages to encode again, at least one
   uint32_t seed = 0;
 };
 

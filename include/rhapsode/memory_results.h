@@ -57,6 +57,7 @@ struct PassageInfo {
   int tokens = 0;
   std::string header;
   KvTier tier = KvTier::kText;
+  std::string superseded_by = {};  // a source; empty: none that is seen
 };
 
 // How a passage that no search found was reached.
@@ -151,7 +152,9 @@ struct Answer {
   std::vector<FoundPassage> passages;    // as read: best last
   std::vector<PassageReading> readings;  // of each of them; empty when nothing was read
   SelfCheck self_check;
-  std::vector<Hop> hops;  // empty when one was asked for
+  std::vector<Hop> hops;           // empty when one was asked for
+  std::string as_of;               // the time it was answered for: as asked, or read from the question
+  std::vector<std::string> notes;  // sentences: what times and supersessions did to the answer
 };
 
 struct AnswerScore {
@@ -169,8 +172,12 @@ struct SourceInfo {
   uint64_t bytes = 0;
   int passages = 0;
   uint64_t tokens = 0;
-  std::string added;       // ISO 8601
-  std::string event_time;  // empty: unknown
+  std::string added;                            // ISO 8601
+  std::string event_time;                       // empty: unknown
+  std::string user = {};                        // whose own it is; empty: everybody's
+  std::string identifier = {};                  // by which other documents call it: "PEP 333"; empty: none
+  std::vector<std::string> superseded_by = {};  // sources, newest first
+  std::vector<std::string> supersedes = {};     // sources
 };
 
 struct VersionInfo {
@@ -185,7 +192,8 @@ struct VersionInfo {
 struct SourceDetail {
   SourceInfo info;
   std::vector<VersionInfo> versions;
-  std::vector<PassageInfo> passages;  // of the current version
+  std::vector<PassageInfo> passages;       // of the version that the filter shows
+  std::vector<std::string> problems = {};  // of its supersessions: unknown sources, cycles
 };
 
 // An answer in a conversation that was given with a source in view, or over KV that had seen it.

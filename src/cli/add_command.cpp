@@ -42,6 +42,7 @@ class PassingFolder {
 
 AddOptions add_options(const Invocation& invocation) {
   AddOptions options = invocation.settings.memory.add;
+  options.user = invocation.settings.memory.filter.user;
   options.paths = invocation.arguments;
   options.tags = invocation.settings.memory.filter.tags;
   return options;

@@ -89,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"misspelt_command", {"genrate"}, "unknown command 'genrate'; did you mean 'generate'?"},
         Refusal{"unknown_command",
                 {"frobnicate"},
-                "unknown command 'frobnicate'; there are add, ask, search, chat, list, show, forget, stats, "
+                "unknown command 'frobnicate'; there are add, ask, search, chat, list, show, forget, "
+                "remember, facts, stats, "
                 "verify, "
                 "export, import, generate, pull, inspect, bench, eval, routing, calibrate, "
                 "config"},

@@ -3,6 +3,7 @@
 #include "cli/answer_output.h"
 #include "cli/memory_json.h"
 #include "cli/prompt.h"
+#include "cli/text_width.h"
 
 namespace rhapsode::cli {
 namespace {
@@ -76,6 +77,7 @@ void Asker::print_notes(const Answer& answer, const AskOptions& options) {
     stream_.note(Style::kYellow, "the context is full; a larger --context leaves more room");
   }
   if (!terminal_.shows_status() && !verbose_) return;
+  for (const std::string& text : answer.notes) stream_.note(Style::kYellow, printable(text));
   if (answer.abstained && options.abstain) {
     stream_.note(Style::kYellow, "nothing fit was found; --no-abstain answers all the same");
   }

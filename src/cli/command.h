@@ -56,6 +56,8 @@ Result<int> run_chat(Invocation& invocation);
 Result<int> run_list_sources(Invocation& invocation);
 Result<int> run_show(Invocation& invocation);
 Result<int> run_forget(Invocation& invocation);
+Result<int> run_remember(Invocation& invocation);
+Result<int> run_facts(Invocation& invocation);
 Result<int> run_stats(Invocation& invocation);
 Result<int> run_verify(Invocation& invocation);
 Result<int> run_export(Invocation& invocation);

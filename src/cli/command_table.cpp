@@ -11,6 +11,8 @@ constexpr Command kCommands[] = {
      "rhapsode add --dry-run --hidden --no-ignore --largest 256MiB .\n"
      "rhapsode add --index-only --verbose ~/papers\n"
      "rhapsode add --index-chunks 200000 ~/papers\n"
+     "rhapsode add --supersedes docs/old.md README.md\n"
+     "rhapsode add --memory ~/team --user ana notes/\n"
      "rhapsode add --memory ~/law --stored-kv i8 --cap 20GiB law/\n"
      "rhapsode add --memory ~/log --instruction \"Answer from the log.\" notes/\n"
      "rhapsode add --model qwen2.5-coder-1.5b --reencode docs/",
@@ -18,6 +20,7 @@ constexpr Command kCommands[] = {
     {kAsk, "ask", "QUESTION", 1, 1, "answer a question from a memory, with citations",
      "rhapsode ask \"Who may approve a release?\"\n"
      "rhapsode ask --source docs/guide --tag project \"How is the cache filled?\"\n"
+     "rhapsode ask --memory ~/team --user ana --history --no-heed-times \"Where did I live before?\"\n"
      "rhapsode ask --as-of 2026-03-01 --budget 4000 --passages 8 \"Who led it?\"\n"
      "rhapsode ask --policy full --no-cite --no-abstain \"What is a page?\"\n"
      "rhapsode ask --policy blend --blend-share 0.3 \"Which one is older?\"\n"
@@ -60,6 +63,18 @@ constexpr Command kCommands[] = {
      "rhapsode forget --derived docs/old.md\n"
      "rhapsode forget --tag project --yes",
      run_forget},
+    {kRemember, "remember", "TEXT", 1, 1, "record the facts that a message states, corrects or takes back",
+     "rhapsode remember --memory ~/team --user ana \"My favourite tea is oolong.\"\n"
+     "rhapsode remember --memory ~/team --user ana --speaker Ana --at 2026-03-08 --message-id 17 \"I moved "
+     "to Rome yesterday.\"\n"
+     "rhapsode remember --memory ~/team --user ana --ask-model \"Tea? Always mint for me.\"\n"
+     "rhapsode remember --memory ~/team --user ana \"Forget my favourite tea.\"",
+     run_remember},
+    {kFacts, "facts", "[SUBJECT]", 0, 1, "list the facts a memory holds, or their history",
+     "rhapsode facts --memory ~/team --user ana\n"
+     "rhapsode facts --memory ~/team --user ana --history Ana\n"
+     "rhapsode facts --memory ~/team --all-users --as-of 2025-12-31 --json",
+     run_facts},
     {kStats, "stats", "", 0, 0, "show what a memory holds and takes",
      "rhapsode stats\n"
      "rhapsode stats --memory ~/law --json",

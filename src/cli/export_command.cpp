@@ -26,7 +26,7 @@ Result<int> run_export(Invocation& invocation) {
     }
   }
   terminal.show_status(fmt::format("Writing {} …", file.string()));
-  RH_TRY_STATUS(session.memory->export_to(file));
+  RH_TRY_STATUS(session.memory->export_to(file, invocation.settings.memory.filter.all_users));
   terminal.clear_status();
   const uint64_t bytes = fs::file_size(file, ignored);
   const std::string folder = session.place.folder.string();

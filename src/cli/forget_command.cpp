@@ -23,11 +23,16 @@ class Forgetter {
     options_.sources = invocation.arguments;
     options_.tags = settings_.memory.filter.tags;
     options_.derived = settings_.memory.derived;
+    options_.user = settings_.memory.filter.user;
+    options_.all_users = settings_.memory.filter.all_users;
     options_.confirm = [this](const auto& names) { return confirm(names); };
   }
 
   Result<int> run(Memory& memory) {
-    RH_TRY_STATUS(check_filter(memory, {options_.sources, options_.tags, ""}));
+    SourceFilter named = settings_.memory.filter;
+    named.sources = options_.sources;
+    named.history = true;
+    RH_TRY_STATUS(check_filter(memory, named));
     RH_TRY(derived_, memory.derived(options_));
     RH_TRY(const ForgetReport report, memory.forget(options_));
     terminal_.clear_status();

@@ -30,11 +30,13 @@ Result<int> run_list_sources(Invocation& invocation) {
                {"passages", true},
                {"tokens", true},
                {"size", true},
-               {"tags"}});
+               {"tags"},
+               {"superseded by"}});
   for (const SourceInfo& source : sources) {
     table.add({source.source, source.kind, fmt::format("{}", source.versions),
                show_whole(static_cast<uint64_t>(source.passages)), show_whole(source.tokens),
-               show_bytes(source.bytes), fmt::format("{}", fmt::join(source.tags, ", "))});
+               show_bytes(source.bytes), fmt::format("{}", fmt::join(source.tags, ", ")),
+               fmt::format("{}", fmt::join(source.superseded_by, ", "))});
   }
   terminal.print(table.render(terminal));
   return kExitOk;

@@ -69,7 +69,8 @@ Json passage_json(const PassageInfo& passage) {
           {"page", page_json(passage.page)},
           {"tokens", passage.tokens},
           {"header", passage.header},
-          {"tier", to_string(passage.tier)}};
+          {"tier", to_string(passage.tier)},
+          {"superseded_by", text_or_null(passage.superseded_by)}};
 }
 
 Json found_json(const FoundPassage& found) {
@@ -125,6 +126,8 @@ Json answer_json(const Answer& answer, const ModelInfo& model) {
           {"passages", read_passages_json(answer)},
           {"self_check", self_check_json(answer.self_check)},
           {"hops", list_of(answer.hops, hop_json)},
+          {"as_of", text_or_null(answer.as_of)},
+          {"notes", answer.notes},
           {"finish", to_string(answer.finish)},
           {"model", model_json(model)}};
 }
@@ -224,7 +227,47 @@ Json source_json(const SourceInfo& source) {
           {"passages", source.passages},
           {"tokens", source.tokens},
           {"added", source.added},
-          {"event_time", text_or_null(source.event_time)}};
+          {"event_time", text_or_null(source.event_time)},
+          {"user", text_or_null(source.user)},
+          {"identifier", text_or_null(source.identifier)},
+          {"superseded_by", source.superseded_by},
+          {"supersedes", source.supersedes}};
+}
+
+Json fact_json(const FactInfo& fact) {
+  return {{"action", to_string(fact.action)},
+          {"source", fact.source},
+          {"user", text_or_null(fact.user)},
+          {"subject", fact.subject},
+          {"attribute", fact.attribute},
+          {"value", text_or_null(fact.value)},
+          {"quote", fact.quote},
+          {"message", text_or_null(fact.message)},
+          {"speaker", text_or_null(fact.speaker)},
+          {"told", text_or_null(fact.told)},
+          {"made_by", fact.made_by},
+          {"event_time", text_or_null(fact.event_time)},
+          {"version", fact.version == 0 ? Json(nullptr) : Json(fact.version)},
+          {"valid_from", text_or_null(fact.valid_from)},
+          {"valid_to", text_or_null(fact.valid_to)},
+          {"current", fact.current}};
+}
+
+Json facts_json(const std::vector<FactInfo>& facts) {
+  return list_of(facts, fact_json);
+}
+
+Json remember_json(const RememberReport& remembered) {
+  const FactReport& report = remembered.report;
+  return {{"recorded", report.recorded},
+          {"known", report.known},
+          {"superseded", report.superseded},
+          {"facts", facts_json(report.facts)},
+          {"problems", report.problems},
+          {"evaluated_tokens", report.evaluated_tokens},
+          {"generations", remembered.generations},
+          {"prompt_tokens", remembered.prompt_tokens},
+          {"generated_tokens", remembered.generated_tokens}};
 }
 
 Json detail_json(const SourceDetail& detail) {
@@ -238,7 +281,8 @@ Json detail_json(const SourceDetail& detail) {
   };
   return {{"source", source_json(detail.info)},
           {"versions", list_of(detail.versions, version_json)},
-          {"passages", list_of(detail.passages, passage_json)}};
+          {"passages", list_of(detail.passages, passage_json)},
+          {"problems", detail.problems}};
 }
 
 Json stats_json(const MemoryStats& stats) {

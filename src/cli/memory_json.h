@@ -19,7 +19,9 @@ Json plan_json(const AddPlan& plan);
 Json add_json(const AddReport& report);
 Json issues_json(const std::vector<SourceIssue>& issues);
 Json source_json(const SourceInfo& source);
-Json detail_json(const SourceDetail& detail);  // {source, versions, passages}
+Json detail_json(const SourceDetail& detail);  // {source, versions, passages, problems}
+Json facts_json(const std::vector<FactInfo>& facts);
+Json remember_json(const RememberReport& remembered);
 Json stats_json(const MemoryStats& stats);
 Json verify_json(const VerifyReport& report);
 

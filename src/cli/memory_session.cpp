@@ -71,8 +71,12 @@ std::string nearest_source(const std::string& given, const std::vector<std::stri
                                      last_parts.begin())];
 }
 
-Error explain_unknown(Memory& memory, const std::string& source, const Error& error) {
-  const auto all = memory.list({});
+Error explain_unknown(Memory& memory, const std::string& source, const SourceFilter& filter,
+                      const Error& error) {
+  SourceFilter everything = filter;
+  everything.sources.clear();
+  everything.tags.clear();
+  const auto all = memory.list(everything);
   if (error.kind != ErrorKind::kNotFound || !all.ok()) return error;
   const std::string meant = nearest_source(source, names_of(*all));
   return make_error(ErrorKind::kNotFound, "the memory holds no source '{}'; {}", source,
@@ -82,11 +86,17 @@ Error explain_unknown(Memory& memory, const std::string& source, const Error& er
 
 Status check_filter(Memory& memory, const SourceFilter& filter) {
   for (const std::string& source : filter.sources) {
-    RH_TRY(const auto found, memory.list({{source}, {}, filter.as_of}));
-    if (found.empty()) return explain_unknown(memory, source, {ErrorKind::kNotFound, ""});
+    SourceFilter one = filter;
+    one.sources = {source};
+    one.tags.clear();
+    RH_TRY(const auto found, memory.list(one));
+    if (found.empty()) return explain_unknown(memory, source, filter, {ErrorKind::kNotFound, ""});
   }
   if (filter.tags.empty()) return {};
-  RH_TRY(const auto all, memory.list({{}, {}, filter.as_of}));
+  SourceFilter untagged = filter;
+  untagged.sources.clear();
+  untagged.tags.clear();
+  RH_TRY(const auto all, memory.list(untagged));
   std::set<std::string> known;
   for (const SourceInfo& source : all) known.insert(source.tags.begin(), source.tags.end());
   for (const std::string& tag : filter.tags) {

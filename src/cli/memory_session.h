@@ -35,7 +35,8 @@ Result<MemorySession> open_session(Invocation& invocation, MemoryUse use);
 // The filter's sources and tags exist. Otherwise kNotFound, with the name that was probably meant.
 Status check_filter(Memory& memory, const SourceFilter& filter);
 // The memory's own error about a source that it does not hold, with the name that was probably meant.
-Error explain_unknown(Memory& memory, const std::string& source, const Error& error);
+Error explain_unknown(Memory& memory, const std::string& source, const SourceFilter& filter,
+                      const Error& error);
 
 // The source meant by `given`: one that ends in it ("guide.md" of "docs/guide.md"), else the most alike by
 // its name or its last part; empty when none is close.

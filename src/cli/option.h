@@ -41,7 +41,9 @@ enum CommandSet : uint32_t {
   kEval = 1 << 16,
   kRouting = 1 << 17,
   kCalibrate = 1 << 18,
-  kEveryCommand = (1 << 19) - 1,
+  kRemember = 1 << 19,
+  kFacts = 1 << 20,
+  kEveryCommand = (1 << 21) - 1,
 };
 
 enum class OptionGroup : uint8_t {

@@ -4,8 +4,8 @@ namespace rhapsode::cli {
 namespace {
 
 // Commands over a memory that evaluate much or little with its model, and those that only open it.
-constexpr uint32_t kEvaluates = kAdd | kAsk | kSearch | kChat | kVerify;
-constexpr uint32_t kOpens = kEvaluates | kList | kShow | kForget | kStats | kExport;
+constexpr uint32_t kEvaluates = kAdd | kAsk | kSearch | kChat | kVerify | kRemember;
+constexpr uint32_t kOpens = kEvaluates | kList | kShow | kForget | kStats | kExport | kFacts;
 
 constexpr uint32_t kLoadsModel = kGenerate | kBench | kEval | kCalibrate | kRouting | kOpens | kConfig;
 constexpr uint32_t kRunsModel = kGenerate | kBench | kEval | kCalibrate | kRouting | kEvaluates | kConfig;
@@ -14,6 +14,7 @@ constexpr uint32_t kAnswers = kGenerate | kAsk | kChat | kConfig;
 constexpr uint32_t kReads = kAsk | kChat | kConfig;
 constexpr uint32_t kSelects = kAsk | kChat | kSearch | kList | kConfig;
 constexpr uint32_t kTalks = kChat | kConfig;
+constexpr uint32_t kOfUsers = kSelects | kShow | kForget | kFacts;
 constexpr uint32_t kAdds = kAdd | kConfig;
 constexpr uint32_t kBenches = kBench | kConfig;
 constexpr uint32_t kMeasures = kEval | kConfig;
@@ -56,9 +57,19 @@ constexpr OptionSpec kOptions[] = {
     {"source", 0, "NAME", OptionGroup::kSelection, kSelects, kAny,
      "only this source, or those in this folder",
      [](Settings& s) -> Slot { return &s.memory.filter.sources; }},
-    {"as-of", 0, "TIME", OptionGroup::kSelection, kSelects, kAny,
+    {"as-of", 0, "TIME", OptionGroup::kSelection, kSelects | kShow | kFacts, kAny,
      "what was current then, such as 2026-03-01 (empty: now)",
      [](Settings& s) -> Slot { return &s.memory.filter.as_of; }},
+    {"history", 0, "", OptionGroup::kSelection, kSelects | kFacts, kAny,
+     "everything there ever was: old versions, and sources that others supersede",
+     [](Settings& s) -> Slot { return &s.memory.filter.history; }},
+    {"user", 0, "NAME", OptionGroup::kSelection, kOfUsers | kAdd | kRemember, kAny,
+     "add, remember: whose own it is; else: everybody's sources and this user's (empty: refused where there "
+     "are users' own)",
+     [](Settings& s) -> Slot { return &s.memory.filter.user; }},
+    {"all-users", 0, "", OptionGroup::kSelection, kOfUsers | kStats | kVerify | kExport, kAny,
+     "the sources of all users",
+     [](Settings& s) -> Slot { return &s.memory.filter.all_users; }},
 
     {"dry-run", 0, "", OptionGroup::kAdding, kAdds, kAny,
      "only say what there is to do, and how long it takes",
@@ -81,6 +92,21 @@ constexpr OptionSpec kOptions[] = {
     {"event-time", 0, "TIME", OptionGroup::kAdding, kAdds, kAny,
      "when the content was true (empty: the document's own date, if it has one)",
      [](Settings& s) -> Slot { return &s.memory.add.event_time; }},
+    {"supersedes", 0, "SOURCE", OptionGroup::kAdding, kAdds, kAny,
+     "what is added takes the place of this source, named as list does or by its identifier (PEP 333)",
+     [](Settings& s) -> Slot { return &s.memory.add.supersedes; }},
+    {"speaker", 0, "NAME", OptionGroup::kAdding, kRemember | kConfig, kAny,
+     "who says it: who I and my are (empty: the user)",
+     [](Settings& s) -> Slot { return &s.memory.remember.speaker; }},
+    {"at", 0, "TIME", OptionGroup::kAdding, kRemember | kConfig, kAny,
+     "when it was said; yesterday counts from then (empty: unknown)",
+     [](Settings& s) -> Slot { return &s.memory.remember.at; }},
+    {"message-id", 0, "ID", OptionGroup::kAdding, kRemember | kConfig, kAny,
+     "the message's id; what is told twice is recorded once (empty: by its words)",
+     [](Settings& s) -> Slot { return &s.memory.remember.id; }},
+    {"ask-model", 0, "", OptionGroup::kAdding, kRemember | kConfig, kAny,
+     "where rules find no fact, let the model look for one",
+     [](Settings& s) -> Slot { return &s.memory.remember.ask_model; }},
     {"name", 0, "NAME", OptionGroup::kAdding, kAdds, kAny,
      "what to call the source that standard input (-) is",
      [](Settings& s) -> Slot { return &s.memory.add.standard_input_name; }},
@@ -124,6 +150,9 @@ constexpr OptionSpec kOptions[] = {
     {"best-first", 0, "", OptionGroup::kReading, kReads | kEval, kAny,
      "put the best passage first, where its stored keys and values are exact, instead of last",
      [](Settings& s) -> Slot { return &s.memory.ask.best_first; }},
+    {"heed-times", 0, "", OptionGroup::kReading, kReads, kAny,
+     "do not look for dates and superseded documents in the question",
+     [](Settings& s) -> Slot { return &s.memory.ask.heed_times; }},
     {"cite", 0, "", OptionGroup::kReading, kReads, kAny,
      "do not look for the sentences that the answer rests on",
      [](Settings& s) -> Slot { return &s.memory.ask.cite; }},

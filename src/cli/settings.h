@@ -43,6 +43,14 @@ struct BenchSettings {
   int decode_tokens = 32;  // steps timed at each context
 };
 
+// What `remember` is told, and by whom.
+struct RememberSettings {
+  std::string speaker;  // empty: the user
+  std::string at;       // empty: unknown
+  std::string id;
+  bool ask_model = false;
+};
+
 // What commands over a memory take: the library's own options, and what only the shell needs.
 struct MemorySettings {
   MemoryOptions options;
@@ -62,6 +70,7 @@ struct MemorySettings {
   bool verbose = false;
   bool dry_run = false;
   bool text = false;  // print the stored text
+  RememberSettings remember;
 };
 
 struct RoutingSettings {

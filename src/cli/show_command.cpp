@@ -21,6 +21,14 @@ void print_detail(const SourceDetail& detail, Terminal& terminal) {
       {"event time", known(info.event_time)},
       {"size", fmt::format("{}, {} tokens in {} passages", show_bytes(info.bytes), show_whole(info.tokens),
                            show_whole(static_cast<uint64_t>(info.passages)))}};
+  const auto tell = [&](const char* label, const std::vector<std::string>& names) {
+    if (!names.empty()) pairs.emplace_back(label, fmt::format("{}", fmt::join(names, ", ")));
+  };
+  if (!info.user.empty()) pairs.emplace_back("user", info.user);
+  if (!info.identifier.empty()) pairs.emplace_back("identifier", info.identifier);
+  tell("superseded by", info.superseded_by);
+  tell("supersedes", info.supersedes);
+  for (const std::string& problem : detail.problems) pairs.emplace_back("note", problem);
   terminal.print(render_pairs(pairs, terminal) + "\n");
 
   Table versions({{"version", true}, {"added"}, {"replaced"}, {"event time"}, {"size", true}, {"SHA-256"}});
@@ -42,8 +50,9 @@ void print_detail(const SourceDetail& detail, Terminal& terminal) {
 }
 
 Result<int> print_text(Memory& memory, const std::string& source, Invocation& invocation) {
-  const auto text = memory.text(source);
-  if (!text.ok()) return explain_unknown(memory, source, text.error());
+  const SourceFilter& filter = invocation.settings.memory.filter;
+  const auto text = memory.text(source, filter);
+  if (!text.ok()) return explain_unknown(memory, source, filter, text.error());
   if (invocation.settings.json) {
     invocation.terminal.print(to_text({{"source", source}, {"text", *text}}));
   } else {
@@ -58,8 +67,9 @@ Result<int> run_show(Invocation& invocation) {
   const std::string& source = invocation.arguments.front();
   RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kCatalog));
   if (invocation.settings.memory.text) return print_text(*session.memory, source, invocation);
-  const auto detail = session.memory->show(source);
-  if (!detail.ok()) return explain_unknown(*session.memory, source, detail.error());
+  const SourceFilter& filter = invocation.settings.memory.filter;
+  const auto detail = session.memory->show(source, filter);
+  if (!detail.ok()) return explain_unknown(*session.memory, source, filter, detail.error());
   if (invocation.settings.json) {
     invocation.terminal.print(to_text(detail_json(*detail)));
   } else {

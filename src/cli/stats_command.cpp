@@ -60,7 +60,7 @@ void print_stats(const MemoryStats& stats, const std::string& folder, Terminal& 
 
 Result<int> run_stats(Invocation& invocation) {
   RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kCatalog));
-  RH_TRY(const MemoryStats stats, session.memory->stats());
+  RH_TRY(const MemoryStats stats, session.memory->stats(invocation.settings.memory.filter.all_users));
   const std::string folder = session.place.folder.string();
   if (invocation.settings.json) {
     Json json{{"memory", folder}};

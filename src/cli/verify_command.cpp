@@ -35,6 +35,7 @@ Result<int> run_verify(Invocation& invocation) {
   options.seed = invocation.settings.request.sampling.seed;
   RH_TRY(const MemorySession session, open_session(invocation, MemoryUse::kLook));
   invocation.terminal.show_status("Checking …");
+  options.all_users = invocation.settings.memory.filter.all_users;
   RH_TRY(const VerifyReport report, session.memory->verify(options));
   invocation.terminal.clear_status();
   if (invocation.settings.json) {

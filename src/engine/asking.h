@@ -38,6 +38,7 @@ class Memory::Asking {
   };
 
   Status check() const;
+  void tell_times(const Impl::QuestionTimes& times);
   Result<bool> choose();
   void choose_policy();
   Status place();
@@ -58,7 +59,7 @@ class Memory::Asking {
   void add_citation(const recall::Support& support);
 
   Impl& memory_;
-  const AskOptions& options_;
+  AskOptions options_;          // the question as it is told to the model
   BlendOptions blend_options_;  // as asked for, or as the verdict says
   int64_t begin_ns_;
   int64_t first_text_ns_ = 0;

@@ -35,7 +35,7 @@ Status Conversation::Impl::check_name() const {
                       kMostNameBytes);
   }
   // Documents of such a folder would be taken for the conversation's passages.
-  store::Selection below;
+  store::Selection below = store::Selection::stored();
   below.sources = {folder_of(name)};
   RH_TRY(const std::vector<store::SourceRow> rows, memory.catalog->sources(below));
   for (const store::SourceRow& source : rows) {

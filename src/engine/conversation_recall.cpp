@@ -41,6 +41,9 @@ Result<store::Selection> ConversationTurn::selection() const {
   RH_TRY(const bool others, conversation_.log.has_others(conversation_.row.id));
   const bool filtered = !selection.sources.empty() || !selection.tags.empty();
   if (filtered || (others && !options_.other_conversations)) selection.conversations = {seen};
+  // Beside users' own sources nobody's conversation is seen but this one.
+  RH_TRY(const bool users, memory_.catalog->has_users());
+  if (users && !options_.filter.all_users) selection.conversations = {own};
   return selection;
 }
 
@@ -80,7 +83,7 @@ Result<std::vector<ConversationTurn::Chosen>> ConversationTurn::choose() {
   if (static_cast<int>(route.ranked.size()) > options_.most_passages) {
     route.ranked.resize(options_.most_passages);
   }
-  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, selection));
+  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, {.selection = selection}));
   std::vector<int64_t> ids;
   for (const FoundPassage& passage : found) ids.push_back(passage.passage.id);
   RH_TRY(const std::vector<store::PassageRow> rows, memory_.catalog->passages(ids, selection));

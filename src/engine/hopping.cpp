@@ -50,12 +50,11 @@ std::string next_query(const std::string& question, const Hop& hop, const std::v
 
 }  // namespace
 
-Result<Hop> Memory::Hopping::find(const std::string& query, const store::Selection& selection) {
+Result<Hop> Memory::Hopping::find(const std::string& query, const Impl::QuestionTimes& times) {
   const int64_t begin = now_ns();
   Hop hop{query, {}, {}};
   const int share = (options_.most_passages + options_.hops - 1) / options_.hops;
-  recall::RouteOptions route_options;
-  route_options.selection = selection;
+  recall::RouteOptions route_options = Impl::route_options(times);
   // Earlier hops' passages are found again.
   route_options.count = options_.most_passages + static_cast<int>(taken_.size());
   RH_TRY(const RoutePlan plan,
@@ -63,7 +62,7 @@ Result<Hop> Memory::Hopping::find(const std::string& query, const store::Selecti
   RH_TRY(const recall::Route route, memory_.route(query, route_options, plan));
   probe_tokens_ += route.probe_tokens;
   cold_candidates_ += route.cold_candidates;
-  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, selection));
+  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, times));
   for (FoundPassage& passage : found) {
     const int64_t id = passage.passage.id;
     const bool known = std::any_of(taken_.begin(), taken_.end(),
@@ -107,14 +106,15 @@ Result<Answer> Memory::Hopping::run() {
                       "{} hops have no meaning: at most {}, over passages that are searched for",
                       options_.hops, kMostHops);
   }
-  RH_TRY(const store::Selection selection, memory_.reading_selection(options_.filter));
+  RH_TRY(const Impl::QuestionTimes times,
+         memory_.question_times(options_.question, options_.filter, options_.heed_times));
   terms_ = text::question_terms(options_.question);
   std::vector<Hop> hops;
   std::string query = options_.question;
   AskUsage spent;
   Answer answer;
   for (int number = 1; number <= options_.hops; ++number) {
-    RH_TRY(Hop hop, find(query, selection));
+    RH_TRY(Hop hop, find(query, times));
     const bool last = number == options_.hops;
     if (taken_.empty() || (last && is_unfit())) {
       hops.push_back(std::move(hop));

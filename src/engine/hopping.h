@@ -24,7 +24,7 @@ class Memory::Hopping {
 
  private:
   // Routes `query` and takes the best passages that no earlier hop has, within what is left of the budget.
-  Result<Hop> find(const std::string& query, const store::Selection& selection);
+  Result<Hop> find(const std::string& query, const Impl::QuestionTimes& times);
   // Answers the question from all passages taken so far.
   Result<Answer> answer(bool last);
   bool is_unfit() const;

@@ -169,7 +169,7 @@ Result<bool> Memory::Impl::check_model() {
 }
 
 Status Memory::Impl::encode_again() {
-  RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources({}));
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources(store::Selection::stored()));
   const auto maker = ingester();
   for (const store::SourceRow& row : rows) RH_TRY_STATUS(maker->rebuild(row));
   return sync_index();
@@ -244,7 +244,14 @@ std::unique_ptr<recall::Ingester> Memory::Impl::ingester() {
 
 Result<store::Selection> Memory::Impl::selection(const SourceFilter& filter) const {
   if (!filter.as_of.empty()) RH_TRY_STATUS(parse_iso_time(filter.as_of));
-  return store::Selection{filter.sources, filter.tags, filter.as_of, std::nullopt};
+  store::Selection selection;
+  selection.sources = filter.sources;
+  selection.tags = filter.tags;
+  selection.as_of = filter.as_of;
+  selection.user = filter.user;
+  selection.all_users = filter.all_users;
+  selection.history = filter.history;
+  return selection;
 }
 
 Result<store::Selection> Memory::Impl::reading_selection(const SourceFilter& filter) const {
@@ -252,6 +259,15 @@ Result<store::Selection> Memory::Impl::reading_selection(const SourceFilter& fil
   RH_TRY(const bool conversations, store::ConversationLog(*catalog).has_others(0));
   if (conversations) chosen.conversations.emplace();
   return chosen;
+}
+
+Status Memory::Impl::needs_all_users(bool all_users, std::string_view what) const {
+  if (all_users) return {};
+  RH_TRY(const bool users, catalog->has_users());
+  if (!users) return {};
+  return make_error(ErrorKind::kPermission,
+                    "the memory {} holds users' own sources, and {} is about all of it: say --all-users",
+                    options.folder.string(), what);
 }
 
 Memory::Memory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,5 +1,6 @@
 // Memory::search and Memory::ask: route, read, answer, cite.
 #include <algorithm>
+#include <set>
 
 #include "engine/asking.h"
 #include "engine/hopping.h"
@@ -37,10 +38,10 @@ PassageInfo Memory::Impl::info_of(const store::PassageRow& row) const {
 }
 
 Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ranked> ranked,
-                                                      const store::Selection& selection) {
+                                                      const QuestionTimes& times) {
   std::vector<int64_t> ids;
   for (const recall::Ranked& entry : ranked) ids.push_back(entry.passage);
-  RH_TRY(const std::vector<store::PassageRow> rows, catalog->passages(ids, selection));
+  RH_TRY(const std::vector<store::PassageRow> rows, catalog->passages(ids, times.selection));
   std::vector<FoundPassage> passages;
   for (const recall::Ranked& entry : ranked) {
     const auto row =
@@ -51,6 +52,8 @@ Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ra
     }
     FoundPassage passage;
     passage.passage = info_of(*row);
+    const auto superseded = times.superseded.find(row->source);
+    if (superseded != times.superseded.end()) passage.passage.superseded_by = superseded->second.by;
     RH_TRY(passage.text, catalog->passage_text(entry.passage));
     passage.score = entry.score;
     passage.latent = entry.latent;
@@ -73,16 +76,15 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
-  RH_TRY(const store::Selection selection, impl_->reading_selection(options.filter));
-  recall::RouteOptions route_options;
-  route_options.selection = selection;
+  RH_TRY(const Impl::QuestionTimes times, impl_->question_times(question, options.filter, true));
+  recall::RouteOptions route_options = Impl::route_options(times);
   route_options.count = options.limit;
   route_options.latent = options.latent;
   route_options.keywords = options.keywords;
   RH_TRY(const RoutePlan plan, impl_->route_plan({options.judge, options.chain, options.links}, options.rank,
                                                  options.latent && options.keywords));
   RH_TRY(const recall::Route route, impl_->route(question, route_options, plan));
-  return impl_->found(route.ranked, selection);
+  return impl_->found(route.ranked, times);
 }
 
 Result<Answer> Memory::Asking::run() {
@@ -126,11 +128,13 @@ Status Memory::Asking::check() const {
 // False when the memory holds nothing that fits the question.
 Result<bool> Memory::Asking::choose() {
   if (options_.passages.empty() && options_.most_passages == 0) return true;
-  RH_TRY(const store::Selection selection, memory_.reading_selection(options_.filter));
+  RH_TRY(Impl::QuestionTimes times,
+         memory_.question_times(options_.question, options_.filter, options_.heed_times));
+  // Passages that are named are read whatever supersedes them.
+  times.selection.superseded |= !options_.passages.empty();
   recall::Route route;
   if (options_.passages.empty()) {
-    recall::RouteOptions route_options;
-    route_options.selection = selection;
+    recall::RouteOptions route_options = Impl::route_options(times);
     route_options.count = options_.most_passages;
     RH_TRY(const RoutePlan plan,
            memory_.route_plan({options_.judge, options_.chain, options_.links}, options_.rank, true));
@@ -141,7 +145,7 @@ Result<bool> Memory::Asking::choose() {
     for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0, std::nullopt});
     std::reverse(route.ranked.begin(), route.ranked.end());
   }
-  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, selection));
+  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, times));
   for (FoundPassage& passage : found) {
     RH_TRY(PassageTokens tokens, memory_.frame->passage(passage.passage.header, passage.text));
     const auto count = static_cast<int>(tokens.tokens.size());
@@ -149,7 +153,7 @@ Result<bool> Memory::Asking::choose() {
     reading_.memory_tokens += count;
     reading_.passages.push_back(std::move(passage));
     reading_.tokens.push_back(std::move(tokens));
-    store::Selection one = selection;
+    store::Selection one = times.selection;
     one.sources = {reading_.passages.back().passage.source};
     RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
     reading_.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
@@ -166,6 +170,7 @@ Result<bool> Memory::Asking::choose() {
     std::reverse(reading_.kinds.begin(), reading_.kinds.end());
   }
   answer_.usage.memory_tokens_read = reading_.memory_tokens;
+  tell_times(times);
   // A question within a conversation may name nothing itself ("and why?").
   const bool judged = options_.abstain && options_.passages.empty() && options_.history.empty();
   if (!judged) return !reading_.passages.empty();
@@ -174,6 +179,22 @@ Result<bool> Memory::Asking::choose() {
     texts.push_back(passage.passage.header + "\n" + passage.text);
   }
   return !texts.empty() && !recall::is_unfit(recall::coverage_of(route.terms, texts));
+}
+
+// What the reader of the passages cannot see in them: the time asked for, and that a document is superseded.
+void Memory::Asking::tell_times(const Impl::QuestionTimes& times) {
+  answer_.as_of = times.as_of;
+  answer_.notes = times.notes;
+  std::string told;
+  std::set<std::string> said;
+  for (const FoundPassage& passage : reading_.passages) {
+    const auto superseded = times.superseded.find(passage.passage.source);
+    if (superseded == times.superseded.end() || !said.insert(superseded->second.note).second) continue;
+    answer_.notes.push_back(superseded->second.note);
+    told += " (Note: " + superseded->second.note + ")";
+  }
+  if (!options_.filter.as_of.empty()) told += fmt::format(" (As of {}.)", options_.filter.as_of);
+  options_.question += told;
 }
 
 Answer Memory::Asking::abstained() {

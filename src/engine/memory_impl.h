@@ -1,6 +1,7 @@
 // What a Memory is made of: shared by the memory_*.cpp files.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,10 +86,28 @@ struct Memory::Impl {
   Result<store::Selection> selection(const SourceFilter& filter) const;
   // The same for questions: conversations are read only when they are named.
   Result<store::Selection> reading_selection(const SourceFilter& filter) const;
-  Result<std::vector<std::string>> names_of(const std::vector<std::string>& sources,
-                                            const std::vector<std::string>& tags);
   Result<std::vector<DerivedAnswer>> derived_answers(const std::vector<std::string>& names) const;
   Status erase_derived(const DerivedAnswer& answer);
+  // What a question's words do to what it sees: superseded sources that it names are seen, and earlier values
+  // of facts when it asks about the past.
+  struct Superseded {
+    std::string by;    // a source
+    std::string note;  // a sentence
+  };
+  struct QuestionTimes {
+    store::Selection selection;
+    std::optional<text::DatePeriod> period = {};  // statements of this time are preferred
+    std::string as_of = {};                       // the same, as text: of the filter, else of the question
+    std::vector<std::string> notes = {};
+    std::map<std::string, Superseded> superseded = {};  // by source
+  };
+  static recall::RouteOptions route_options(const QuestionTimes& times);
+  Result<QuestionTimes> question_times(const std::string& question, const SourceFilter& filter,
+                                       bool heed) const;
+  // Where sources are users' own, only with `all_users`.
+  Status needs_all_users(bool all_users, std::string_view what) const;
+  Status record(const FactStatement& statement, FactReport& report);
+  Result<std::vector<std::string>> names_of(const ForgetOptions& options);
   // Runs `change` on a catalog that may write: this one, or for a moment another one of the same folder. A
   // memory that somebody else is writing to is left as it is; false then.
   bool with_writer(const std::function<Status(store::Catalog&)>& change);
@@ -111,8 +130,7 @@ struct Memory::Impl {
   // The best passages for a question. Adds what was run through the model.
   Result<recall::Route> route(const std::string& question, const recall::RouteOptions& route_options,
                               const RoutePlan& plan);
-  Result<std::vector<FoundPassage>> found(std::span<const recall::Ranked> ranked,
-                                          const store::Selection& selection);
+  Result<std::vector<FoundPassage>> found(std::span<const recall::Ranked> ranked, const QuestionTimes& times);
 };
 
 }  // namespace rhapsode

@@ -1,4 +1,5 @@
 // Names of what memory_options.h and memory_results.h enumerate: in the library, and in stand-ins for it.
+#include "rhapsode/facts.h"
 #include "rhapsode/memory_options.h"
 #include "rhapsode/memory_results.h"
 
@@ -23,6 +24,11 @@ const char* to_string(RankBy rank) {
 const char* to_string(KvTier tier) {
   constexpr const char* kNames[] = {"text", "disk", "memory"};
   return kNames[static_cast<int>(tier)];
+}
+
+const char* to_string(FactAction action) {
+  constexpr const char* kNames[] = {"stated", "corrected", "retracted"};
+  return kNames[static_cast<size_t>(action)];
 }
 
 }  // namespace rhapsode

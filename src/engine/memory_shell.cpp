@@ -13,7 +13,9 @@ namespace rhapsode {
 
 namespace {
 
-SourceInfo info_of(const store::SourceRow& row) {
+using Supersessions = std::vector<store::SupersessionRow>;
+
+SourceInfo info_of(const store::SourceRow& row, const Supersessions& supersessions) {
   SourceInfo info;
   info.source = row.record.name;
   info.kind = row.record.kind;
@@ -26,6 +28,16 @@ SourceInfo info_of(const store::SourceRow& row) {
   info.tokens = row.tokens;
   info.added = row.record.added;
   info.event_time = row.record.event_time;
+  info.user = row.record.user;
+  info.identifier = row.record.identifier;
+  Supersessions newest = supersessions;
+  std::stable_sort(newest.begin(), newest.end(),
+                   [](const auto& a, const auto& b) { return a.since > b.since; });
+  for (const store::SupersessionRow& one : newest) {
+    if (!one.problem.empty()) continue;
+    if (one.older == info.source) info.superseded_by.push_back(one.newer);
+    if (one.newer == info.source) info.supersedes.push_back(one.older);
+  }
   return info;
 }
 
@@ -62,14 +74,34 @@ Result<std::vector<store::ConversationRow>> conversations_of(store::Catalog& cat
 
 // The conversation that a name stands for, if it does.
 Result<std::optional<store::ConversationRow>> conversation_of(store::Catalog& catalog,
-                                                              const std::string& source) {
-  if (!source.starts_with(store::kConversationFolder)) return std::optional<store::ConversationRow>();
+                                                              const std::string& source, bool all_users) {
+  RH_TRY(const bool users, catalog.has_users());
+  const bool seen = all_users || !users;  // conversations have no users yet
+  if (!seen || !source.starts_with(store::kConversationFolder))
+    return std::optional<store::ConversationRow>();
   return store::ConversationLog(catalog).find(source.substr(store::kConversationFolder.size()));
 }
 
-Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::string& name) {
-  store::Selection selection;
+// What stands in the way of a source's supersessions, a sentence each.
+std::vector<std::string> problems_of(const std::string& source, const Supersessions& supersessions) {
+  std::vector<std::string> problems;
+  for (const store::SupersessionRow& one : supersessions) {
+    if (one.problem.empty() || (one.older != source && one.newer != source)) continue;
+    problems.push_back(
+        one.problem == "cycle"
+            ? fmt::format("'{}' and '{}' supersede each other: neither is hidden", one.older, one.newer)
+        : one.newer == source
+            ? fmt::format("it supersedes '{}', which the memory does not hold", one.older)
+            : fmt::format("it is superseded by '{}', which the memory does not hold", one.newer));
+  }
+  return problems;
+}
+
+// Whichever source the selection's user and time show by this name, superseded or not.
+Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::string& name,
+                                     store::Selection selection) {
   selection.sources = {name};
+  selection.superseded = true;
   RH_TRY(const std::vector<store::SourceRow> rows, catalog.sources(selection));
   for (const store::SourceRow& row : rows) {
     if (row.record.name == name) return row;
@@ -82,50 +114,58 @@ Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::s
 Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
-  RH_TRY(const store::Selection selection, impl_->selection(filter));
+  RH_TRY(store::Selection selection, impl_->selection(filter));
+  // A list shows what there is, and says what is superseded.
+  selection.superseded = true;
   RH_TRY(const std::vector<store::SourceRow> rows, impl_->catalog->sources(selection));
+  RH_TRY(const Supersessions supersessions, impl_->catalog->supersessions(selection));
   std::vector<SourceInfo> infos;
   for (const store::SourceRow& row : rows) {
-    if (row.record.kind != store::kConversationKind) infos.push_back(info_of(row));
+    if (row.record.kind != store::kConversationKind) infos.push_back(info_of(row, supersessions));
   }
-  if (!filter.tags.empty()) return infos;
+  RH_TRY(const bool users, impl_->catalog->has_users());
+  if (!filter.tags.empty() || (users && !filter.all_users)) return infos;
   RH_TRY(const auto conversations, conversations_of(*impl_->catalog, filter.sources));
   for (const store::ConversationRow& row : conversations) infos.push_back(info_of(row));
   std::sort(infos.begin(), infos.end(), [](const auto& a, const auto& b) { return a.source < b.source; });
   return infos;
 }
 
-Result<SourceDetail> Memory::show(const std::string& source) {
+Result<SourceDetail> Memory::show(const std::string& source, const SourceFilter& filter) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY(const store::Selection selection, impl_->selection(filter));
   SourceDetail detail;
-  RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source));
+  RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source, filter.all_users));
   if (conversation) {
     detail.info = info_of(*conversation);
     detail.versions.push_back({1, conversation->created, "", "", detail.info.bytes, ""});
-    store::Selection below;
+    store::Selection below = selection;
     below.sources = {source};
     RH_TRY(const std::vector<int64_t> ids, impl_->catalog->visible_passages(below));
     RH_TRY(const std::vector<store::PassageRow> rows, impl_->catalog->passages(ids, below));
     for (const store::PassageRow& passage : rows) detail.passages.push_back(impl_->info_of(passage));
     return detail;
   }
-  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
-  detail.info = info_of(row);
-  RH_TRY(const std::vector<store::VersionRow> versions, impl_->catalog->versions(source));
+  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source, selection));
+  RH_TRY(const Supersessions supersessions, impl_->catalog->supersessions(selection));
+  detail.info = info_of(row, supersessions);
+  detail.problems = problems_of(source, supersessions);
+  RH_TRY(const std::vector<store::VersionRow> versions, impl_->catalog->versions(source, selection));
   for (const store::VersionRow& version : versions) {
     detail.versions.push_back({version.version, version.added, version.replaced, version.event_time,
                                version.bytes, version.sha256});
   }
-  RH_TRY(const std::vector<store::PassageRow> passages, impl_->catalog->passages_of(source));
+  RH_TRY(const std::vector<store::PassageRow> passages, impl_->catalog->passages_of(source, selection));
   for (const store::PassageRow& passage : passages) detail.passages.push_back(impl_->info_of(passage));
   return detail;
 }
 
-Result<std::string> Memory::text(const std::string& source) {
+Result<std::string> Memory::text(const std::string& source, const SourceFilter& filter) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
-  RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source));
+  RH_TRY(const store::Selection selection, impl_->selection(filter));
+  RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source, filter.all_users));
   if (conversation) {
     RH_TRY(const auto messages, store::ConversationLog(*impl_->catalog).messages(conversation->id));
     std::string text;
@@ -135,13 +175,16 @@ Result<std::string> Memory::text(const std::string& source) {
     }
     return text;
   }
-  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source));
+  RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, source, selection));
   return impl_->catalog->text(row.content);
 }
 
-Result<std::vector<std::string>> Memory::Impl::names_of(const std::vector<std::string>& sources,
-                                                        const std::vector<std::string>& tags) {
+Result<std::vector<std::string>> Memory::Impl::names_of(const ForgetOptions& asked) {
   std::vector<std::string> names;
+  store::Selection mine;
+  mine.user = asked.user;
+  mine.all_users = asked.all_users;
+  mine.superseded = true;
   const auto take = [&](const store::Selection& selection) -> Result<size_t> {
     RH_TRY(const std::vector<store::SourceRow> rows, catalog->sources(selection));
     size_t found = 0;
@@ -150,15 +193,21 @@ Result<std::vector<std::string>> Memory::Impl::names_of(const std::vector<std::s
       names.push_back(row.record.name);
       ++found;
     }
-    if (selection.sources.empty()) return found;
+    RH_TRY(const bool users, catalog->has_users());
+    if (selection.sources.empty() || (users && !selection.all_users)) return found;
     RH_TRY(const auto conversations, conversations_of(*catalog, selection.sources));
     for (const store::ConversationRow& row : conversations) names.push_back(source_of(row));
     return found + conversations.size();
   };
-  for (const std::string& source : sources) {
-    store::Selection selection;
+  for (const std::string& source : asked.sources) {
+    store::Selection selection = mine;
     selection.sources = {source};
-    RH_TRY(const size_t found, take(selection));
+    RH_TRY(size_t found, take(selection));
+    if (found == 0) {
+      // What is not current any more, such as a fact that was retracted, can be forgotten too.
+      selection.history = true;
+      RH_TRY(found, take(selection));
+    }
     if (found == 0 && source.starts_with(store::kConversationFolder)) {
       return make_error(ErrorKind::kNotFound,
                         "the memory has no conversation '{}' ('rhapsode list' names them), and a part of one "
@@ -170,8 +219,8 @@ Result<std::vector<std::string>> Memory::Impl::names_of(const std::vector<std::s
                         source);
     }
   }
-  for (const std::string& tag : tags) {
-    store::Selection selection;
+  for (const std::string& tag : asked.tags) {
+    store::Selection selection = mine;
     selection.tags = {tag};
     RH_TRY_STATUS(take(selection));
   }
@@ -187,7 +236,7 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
     return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
                       impl_->options.folder.string());
   }
-  RH_TRY(const std::vector<std::string> names, impl_->names_of(options.sources, options.tags));
+  RH_TRY(const std::vector<std::string> names, impl_->names_of(options));
   ForgetReport report;
   if (names.empty()) return report;
   if (options.confirm && !options.confirm(names)) return report;
@@ -204,7 +253,8 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
     // Headers of a text that others still hold carry the forgotten name: it is encoded again under another
     // one.
     for (const store::RenamedContent& renamed : erased.renamed) {
-      RH_TRY(const store::SourceRow row, find_source(*impl_->catalog, renamed.source));
+      RH_TRY(const store::SourceRow row,
+             find_source(*impl_->catalog, renamed.source, store::Selection::stored()));
       RH_TRY_STATUS(impl_->ingester()->rebuild(row));
     }
     RH_TRY(const store::Erased rest, impl_->catalog->erase(names));
@@ -217,9 +267,10 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
   return report;
 }
 
-Result<MemoryStats> Memory::stats() {
+Result<MemoryStats> Memory::stats(bool all_users) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY_STATUS(impl_->needs_all_users(all_users, "what it takes"));
   RH_TRY(const store::CatalogStats stored, impl_->catalog->stats(impl_->kv_fingerprint));
   const recall::KvTierStats tier = impl_->tier ? impl_->tier->stats() : recall::KvTierStats{};
   MemoryStats stats;
@@ -257,12 +308,13 @@ Result<VerifyReport> Memory::verify(const VerifyOptions& options) {
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
+  RH_TRY_STATUS(impl_->needs_all_users(options.all_users, "checking it"));
   VerifyReport report;
   RH_TRY(const store::CheckResult checked, impl_->catalog->check());
   report.extents_checked = checked.extents;
   report.texts_checked = checked.texts;
   for (const std::string& problem : checked.problems) report.problems.push_back({"", problem});
-  RH_TRY(std::vector<int64_t> ids, impl_->catalog->visible_passages({}));
+  RH_TRY(std::vector<int64_t> ids, impl_->catalog->visible_passages(store::Selection::stored()));
   std::mt19937 random(options.seed);
   std::shuffle(ids.begin(), ids.end(), random);
   const auto wanted = static_cast<size_t>(std::ceil(options.sample * static_cast<double>(ids.size())));
@@ -280,7 +332,8 @@ const engine::FoundVerdict& Memory::Impl::verdict() {
 Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
   RH_TRY(const std::optional<store::KvExtent> extent, catalog->kv_extent(kv_fingerprint, id));
   if (!extent) return {};
-  RH_TRY(const std::vector<store::PassageRow> rows, catalog->passages(std::span(&id, 1), {}));
+  RH_TRY(const std::vector<store::PassageRow> rows,
+         catalog->passages(std::span(&id, 1), store::Selection::stored()));
   RH_TRY(const std::string text, catalog->passage_text(id));
   RH_TRY(const recall::PassageTokens tokens, frame->passage(rows.front().header, text));
   const auto count = static_cast<int>(tokens.tokens.size());
@@ -309,8 +362,9 @@ Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
   return {};
 }
 
-Status Memory::export_to(const std::filesystem::path& file) {
+Status Memory::export_to(const std::filesystem::path& file, bool all_users) {
   std::lock_guard lock(impl_->mutex);
+  RH_TRY_STATUS(impl_->needs_all_users(all_users, "an export"));
   return store::export_memory(impl_->options.folder, file);
 }
 

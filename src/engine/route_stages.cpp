@@ -108,7 +108,8 @@ Status Memory::Impl::RouteStages::load(std::span<const int64_t> ids, int deadlin
   for (const int64_t id : ids) {
     if (!loaded_.contains(id)) unknown.push_back(id);
   }
-  RH_TRY(const std::vector<store::PassageRow> rows, memory_.catalog->passages(unknown, {}));
+  RH_TRY(const std::vector<store::PassageRow> rows,
+         memory_.catalog->passages(unknown, store::Selection::stored_ever()));
   std::vector<int64_t> warm, cold;
   for (const store::PassageRow& row : rows) {
     RH_TRY(const std::string text, memory_.catalog->passage_text(row.id));

@@ -69,9 +69,14 @@ struct Ingester::Run {
   std::vector<Work> waiting;
   size_t waiting_tokens = 0;
   std::set<std::string> seen;
+  std::set<std::string> published;
   std::string now;
   int64_t begin_ns = 0;
 };
+
+std::string name_for(const std::string& user, const std::string& name) {
+  return user.empty() ? name : "@" + user + "/" + name;
+}
 
 std::string vocabulary_id(const text::Tokenizer& tokenizer) {
   std::string pieces;
@@ -80,17 +85,19 @@ std::string vocabulary_id(const text::Tokenizer& tokenizer) {
   return hash.ok() ? hash->substr(0, 16) : "unknown";
 }
 
-// Equal bytes are one content, unless their names promise different formats or another model counts its
-// tokens.
-std::string Ingester::recipe_of(const std::string& name) const {
+// Equal bytes are one content, unless their names promise different formats, another model counts its tokens,
+// or they belong to different users: headers hold names, and nothing of one user's shows to another.
+std::string Ingester::recipe_of(const std::string& name, const std::string& user) const {
   const std::string ending = std::filesystem::path(name).extension().string();
-  return std::string(kRecipe) + "; vocabulary " + vocabulary_id_ + "; " + ending;
+  const std::string owner = user.empty() ? "" : "; of " + user;
+  return std::string(kRecipe) + "; vocabulary " + vocabulary_id_ + "; " + ending + owner;
 }
 
-Result<Ingester::KnownContent> Ingester::look_up(const text::SourceBytes& source) const {
+Result<Ingester::KnownContent> Ingester::look_up(const text::SourceBytes& source,
+                                                 const std::string& user) const {
   KnownContent content;
   RH_TRY(content.key.sha256, sha256_of(source.bytes));
-  content.key.recipe = recipe_of(source.name);
+  content.key.recipe = recipe_of(source.name, user);
   RH_TRY(content.known, catalog_.find_content(content.key));
   return content;
 }
@@ -109,6 +116,10 @@ Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const KnownC
   made.content.named_after = read_as;
   made.source.bytes = bytes;
   made.source.tags = options.tags;
+  made.source.user = options.user;
+  for (const std::string& older : options.supersedes) {
+    made.source.supersessions.push_back({.reverse = false, .reference = older, .by_user = true});
+  }
   if (!options.event_time.empty()) made.source.event_time = options.event_time;
   return made;
 }
@@ -145,6 +156,9 @@ Result<Ingester::Cut> Ingester::cut(text::Document document) const {
   cut.content.title = cut.source.title = document.title;
   cut.source.author = document.author;
   cut.source.event_time = document.date;
+  cut.source.identifier = document.identifier;
+  for (const std::string& older : document.supersedes) cut.source.supersessions.push_back({false, older});
+  for (const std::string& newer : document.superseded_by) cut.source.supersessions.push_back({true, newer});
   cut.content.text = std::move(document.text);
   cut.warnings = std::move(document.warnings);
   return cut;
@@ -163,7 +177,7 @@ Result<double> Ingester::measured_tokens_per_s(bool index_only) {
 
 Result<AddPlan> Ingester::plan(const AddOptions& options) {
   AddPlan plan;
-  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources({}));
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources(store::Selection::stored()));
   std::map<std::string, int64_t> current;
   for (const store::SourceRow& row : rows) current[row.record.name] = row.content;
   std::set<std::string> hashes;
@@ -171,8 +185,8 @@ Result<AddPlan> Ingester::plan(const AddOptions& options) {
   text::ScanCallbacks callbacks;
   callbacks.on_skip = [](const text::Skip&) {};
   callbacks.on_source = [&](text::SourceBytes source) {
-    const std::string name = source.name;
-    const auto content = look_up(source);
+    const std::string name = source.name = name_for(options.user, source.name);
+    const auto content = look_up(source, options.user);
     if (!content.ok()) {
       failed = content.error();
       return false;
@@ -234,7 +248,21 @@ Status Ingester::publish(const Content& content, Run& run) {
       ++run.report.updated;
     }
     run.current[source.name] = content.id;
+    run.published.insert(source.name);
     ++run.progress.sources_done;
+  }
+  return {};
+}
+
+// Those of the content's passages that have no codes yet wait to be encoded.
+Status Ingester::queue_passages(Cut& cut, Content& content, Run& run) {
+  RH_TRY(const std::vector<int> done, catalog_.encoded_ordinals(content.id));
+  const std::set<int> encoded(done.begin(), done.end());
+  for (size_t ordinal = 0; ordinal < cut.passages.size(); ++ordinal) {
+    if (encoded.contains(static_cast<int>(ordinal))) continue;
+    run.waiting_tokens += cut.passages[ordinal].tokens.size();
+    run.waiting.push_back({content.id, static_cast<int>(ordinal), std::move(cut.passages[ordinal])});
+    ++content.missing;
   }
   return {};
 }
@@ -249,14 +277,7 @@ Status Ingester::begin(Cut cut, Run& run) {
   Content content;
   content.id = known->id;
   content.sources.push_back(cut.source);
-  RH_TRY(const std::vector<int> done, catalog_.encoded_ordinals(content.id));
-  const std::set<int> encoded(done.begin(), done.end());
-  for (size_t ordinal = 0; ordinal < cut.passages.size(); ++ordinal) {
-    if (encoded.contains(static_cast<int>(ordinal))) continue;
-    run.waiting_tokens += cut.passages[ordinal].tokens.size();
-    run.waiting.push_back({content.id, static_cast<int>(ordinal), std::move(cut.passages[ordinal])});
-    ++content.missing;
-  }
+  RH_TRY_STATUS(queue_passages(cut, content, run));
   if (content.missing == 0) return publish(content, run);
   run.begun.emplace(content.id, std::move(content));
   return {};
@@ -266,11 +287,13 @@ Status Ingester::take_source(text::SourceBytes source, Run& run) {
   const std::string name = source.name;
   run.seen.insert(name);
   run.progress.source = name;
-  RH_TRY(const KnownContent content, look_up(source));
+  RH_TRY(const KnownContent content, look_up(source, run.options.user));
   const std::optional<store::ContentInfo>& known = content.known;
   const auto had = run.current.find(name);
   const bool same = known && known->complete && had != run.current.end() && had->second == known->id;
-  if (same && run.options.tags.empty() && run.options.event_time.empty()) {
+  const bool tells_more =
+      !run.options.tags.empty() || !run.options.event_time.empty() || !run.options.supersedes.empty();
+  if (same && !tells_more) {
     ++run.report.unchanged;
     ++run.progress.sources_done;
     return {};
@@ -362,8 +385,11 @@ Status Ingester::remove_vanished(Run& run) {
   std::vector<std::string> vanished;
   for (const auto& [name, content] : run.current) {
     if (run.seen.contains(name)) continue;
-    const bool below = std::any_of(run.options.paths.begin(), run.options.paths.end(),
-                                   [&](const auto& path) { return lies_below(name, normal_path(path)); });
+    const std::string own = name_for(run.options.user, "");
+    const bool below = name.starts_with(own) &&
+                       std::any_of(run.options.paths.begin(), run.options.paths.end(), [&](const auto& path) {
+                         return lies_below(name.substr(own.size()), normal_path(path));
+                       });
     if (below) vanished.push_back(name);
   }
   if (vanished.empty()) return {};
@@ -372,9 +398,65 @@ Status Ingester::remove_vanished(Run& run) {
   return {};
 }
 
+// What the user says of sources that are not there, and whatever goes in circles.
+Status Ingester::report_supersessions(Run& run) {
+  RH_TRY(const std::vector<store::SupersessionRow> rows, catalog_.supersessions(store::Selection::stored()));
+  for (const store::SupersessionRow& row : rows) {
+    if (row.problem.empty()) continue;
+    const bool about_older = run.published.contains(row.older);
+    if (!about_older && !run.published.contains(row.newer)) continue;
+    const std::string& source = about_older ? row.older : row.newer;
+    if (row.problem == "cycle") {
+      run.report.warnings.push_back(
+          {source,
+           fmt::format("'{}' and '{}' supersede each other: neither is hidden", row.older, row.newer)});
+      continue;
+    }
+    const auto& asked = run.options.supersedes;
+    if (std::find(asked.begin(), asked.end(), row.older) == asked.end()) continue;
+    run.report.warnings.push_back(
+        {source, fmt::format("supersedes '{}', which the memory does not hold yet", row.older)});
+  }
+  return {};
+}
+
+Result<std::vector<int64_t>> Ingester::encode(std::vector<text::Document> documents,
+                                              const std::string& user) {
+  const AddOptions options;
+  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, {}, now_ns()};
+  std::vector<int64_t> contents;
+  for (text::Document& document : documents) {
+    const std::string name = document.name;
+    RH_TRY(const std::string hash, sha256_of(document.text));
+    RH_TRY(Cut made, cut(std::move(document)));
+    // The header is part of what is encoded: the same words of another day are another content.
+    const std::string header = made.content.passages.empty() ? "" : made.content.passages.front().header;
+    made.key = {hash, recipe_of(name, user) + "; under " + header};
+    made.content.named_after = name;
+    RH_TRY(const int64_t content, begin_unpublished(std::move(made), run));
+    contents.push_back(content);
+  }
+  RH_TRY_STATUS(flush(run));
+  return contents;
+}
+
+Result<int64_t> Ingester::begin_unpublished(Cut cut, Run& run) {
+  RH_TRY(std::optional<store::ContentInfo> known, catalog_.find_content(cut.key));
+  if (!known) {
+    RH_TRY(known, catalog_.begin_content(cut.key, cut.content));
+  }
+  if (known->complete || run.begun.contains(known->id)) return known->id;
+  Content content;
+  content.id = known->id;
+  RH_TRY_STATUS(queue_passages(cut, content, run));
+  if (content.missing > 0) run.begun.emplace(known->id, std::move(content));
+  return known->id;
+}
+
 Status Ingester::rebuild(const store::SourceRow& row) {
   const std::string& name = row.record.name;
-  RH_TRY(const std::optional<store::ContentInfo> known, catalog_.find_content({row.sha256, recipe_of(name)}));
+  RH_TRY(const std::optional<store::ContentInfo> known,
+         catalog_.find_content({row.sha256, recipe_of(name, row.record.user)}));
   if (known && known->complete && known->id == row.content) return {};
   RH_TRY(std::string text, catalog_.text(row.content));
   // Text that was extracted from another format is read as plain text; the rest as it was.
@@ -385,23 +467,25 @@ Status Ingester::rebuild(const store::SourceRow& row) {
   RH_TRY(text::Document document,
          is_own_text ? text::read_document(name, std::move(text)) : text::read_plain(name, std::move(text)));
   RH_TRY(Cut made, cut(std::move(document)));
-  made.key = {row.sha256, recipe_of(name)};
+  made.key = {row.sha256, recipe_of(name, row.record.user)};
   made.content.named_after = name;
   made.content.kind = row.record.kind;
   made.content.title = row.record.title;
+  std::vector<store::SupersessionClaim> claims = std::move(made.source.supersessions);
   made.source = row.record;
+  made.source.supersessions = std::move(claims);
   const AddOptions options;
-  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, now_ns()};
+  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, {}, now_ns()};
   RH_TRY_STATUS(begin(std::move(made), run));
   return flush(run);
 }
 
 Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tokens) {
-  Run run{options, {}, {}, {}, {}, {}, 0, {}, format_iso_time(wall_clock_ms()), now_ns()};
+  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, format_iso_time(wall_clock_ms()), now_ns()};
   run.report.index_only = options.index_only;
   run.progress.tokens_total = expected_tokens;
   const uint64_t before = encoder_.evaluated_tokens();
-  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources({}));
+  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources(store::Selection::stored()));
   for (const store::SourceRow& row : rows) {
     // Not a document, whatever folder its name seems to lie in.
     if (row.record.kind != store::kConversationKind) run.current[row.record.name] = row.content;
@@ -411,11 +495,12 @@ Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tok
   callbacks.on_found = [&](const std::string&, uint64_t) { ++run.progress.sources_total; };
   callbacks.on_skip = [&](const text::Skip& skip) {
     // A source that was stored and cannot be read now is not gone.
-    run.seen.insert(skip.name);
+    run.seen.insert(name_for(options.user, skip.name));
     run.report.skipped.push_back({skip.name, skip.reason});
   };
   callbacks.on_source = [&](text::SourceBytes source) {
     if (source.name == "-") source.name = options.standard_input_name;
+    source.name = name_for(options.user, source.name);
     failed = take_source(std::move(source), run);
     return failed.ok() && !run.report.cancelled;
   };
@@ -424,6 +509,7 @@ Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tok
   if (failed.ok() && !run.report.cancelled) failed = flush(run);
   RH_TRY_STATUS(failed);
   if (options.sync && !run.report.cancelled) RH_TRY_STATUS(remove_vanished(run));
+  RH_TRY_STATUS(report_supersessions(run));
   run.report.evaluated_tokens = encoder_.evaluated_tokens() - before;
   run.report.seconds = ms_between(run.begin_ns, now_ns()) / 1e3;
   return run.report;

@@ -30,6 +30,9 @@ struct IngestSetting {
   uint64_t disk_cap_bytes = 0;  // of KV; 0: none
 };
 
+// How the memory names a user's own source: "@ana/notes.md"; everybody's keep their names.
+std::string name_for(const std::string& user, const std::string& name);
+
 // What tells vocabularies apart: a hash over their pieces.
 std::string vocabulary_id(const text::Tokenizer& tokenizer);
 
@@ -46,6 +49,9 @@ class Ingester {
         vocabulary_id_(vocabulary_id(runner.tokenizer())) {}
 
   Result<AddPlan> plan(const AddOptions& options);
+  // Cuts and encodes documents that were read elsewhere, for sources of the user (empty: everybody's) that
+  // the caller publishes. Returns the content of each; texts that are known already cost nothing.
+  Result<std::vector<int64_t>> encode(std::vector<text::Document> documents, const std::string& user);
   // Reads, cuts and encodes the stored text of a source again and makes it the content of the current
   // version, for another model or after the source that its headers were named after is gone. Nothing is done
   // when that has happened already.
@@ -59,23 +65,26 @@ class Ingester {
   struct Work;     // one passage to encode
   struct Run;      // the state of one add()
 
-  std::string recipe_of(const std::string& name) const;
+  std::string recipe_of(const std::string& name, const std::string& user) const;
   // By what a source's content is known, and what the catalog has of it.
   struct KnownContent {
     store::ContentKey key;
     std::optional<store::ContentInfo> known;
   };
-  Result<KnownContent> look_up(const text::SourceBytes& source) const;
+  Result<KnownContent> look_up(const text::SourceBytes& source, const std::string& user) const;
   Result<Cut> cut_bytes(text::SourceBytes source, const KnownContent& content,
                         const AddOptions& options) const;
   Result<Cut> cut(text::Document document) const;
   Status take_source(text::SourceBytes source, Run& run);
   Status begin(Cut cut, Run& run);
+  Result<int64_t> begin_unpublished(Cut cut, Run& run);
+  Status queue_passages(Cut& cut, Content& content, Run& run);
   Status flush(Run& run);
   Status store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run);
   Status heed_cap(uint64_t bytes, Run& run);
   Status publish(const Content& content, Run& run);
   Status remove_vanished(Run& run);
+  Status report_supersessions(Run& run);
   bool report_progress(Run& run);
   Result<double> measured_tokens_per_s(bool index_only);
 

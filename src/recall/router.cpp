@@ -1,5 +1,7 @@
 #include "recall/router.h"
 
+#include "recall/time_preference.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -103,7 +105,7 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
   const int depth = std::max(options.count * 4, 40);
 
   std::set<int64_t> candidates;
-  const bool everything = options.selection.everything();
+  RH_TRY(const bool everything, catalog.sees_all(options.selection));
   LatentScores latent;
   if (options.latent) {
     RH_TRY(route.vectors, question_vectors(catalog, question, route));
@@ -126,6 +128,7 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
   std::sort(route.ranked.begin(), route.ranked.end(), [](const Ranked& a, const Ranked& b) {
     return a.score != b.score ? a.score > b.score : a.passage < b.passage;
   });
+  if (options.period) RH_TRY_STATUS(prefer_time(catalog, *options.period, options.count, route.ranked));
   if (static_cast<int>(route.ranked.size()) > options.count) route.ranked.resize(options.count);
   return route;
 }

@@ -23,6 +23,7 @@
 #include "recall/moments.h"
 #include "recall/question_likelihood.h"
 #include "store/catalog.h"
+#include "text/time_expressions.h"
 
 namespace rhapsode::recall {
 
@@ -53,6 +54,7 @@ struct RouteOptions {
   int count = 5;
   bool latent = true;
   bool keywords = true;
+  std::optional<text::DatePeriod> period;  // passages whose statements hold then are preferred
 };
 
 struct Route {

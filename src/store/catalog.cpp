@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "store/catalog_schema.h"
 #include "store/catalog_state.h"
@@ -62,21 +63,42 @@ void sql_listed(sqlite3_context* context, int, sqlite3_value** values) {
                      std::binary_search(ids.begin(), ids.end(), sqlite3_value_int64(values[0])) ? 1 : 0);
 }
 
+void sql_user(sqlite3_context* context, int, sqlite3_value** values) {
+  sqlite3_result_int(context, text_of(values[0]) == state_of(context)->filter.user ? 1 : 0);
+}
+
+void sql_live(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto& ids = state_of(context)->filter.superseded;
+  sqlite3_result_int(context,
+                     std::binary_search(ids.begin(), ids.end(), sqlite3_value_int64(values[0])) ? 0 : 1);
+}
+
 Error not_there(const fs::path& folder) {
   return make_error(ErrorKind::kNotFound, "there is no memory in {}: add something to make one",
                     folder.string());
 }
 
-Result<std::unique_ptr<Database>> open_database(const CatalogOptions& options) {
+struct OpenedDatabase {
+  std::unique_ptr<Database> database;
+  int64_t overlaid_version = 0;
+};
+
+Result<OpenedDatabase> open_database(const CatalogOptions& options) {
   const fs::path path = options.folder / "catalog.db";
   const DatabaseOptions how{options.read_only, options.create, options.wait_ms};
   RH_TRY(auto database, Database::open(path, how));
   RH_TRY(const int version, schema_version(*database));
   if (version == 0 && (options.read_only || !options.create)) return not_there(options.folder);
-  if (options.read_only || version == kCatalogVersion) return database;
-  RH_TRY_STATUS(upgrade_schema(*database, version));
-  if (version == 0) RH_TRY_STATUS(sync_directory(options.folder));
-  return database;
+  OpenedDatabase opened;
+  if (options.read_only) {
+    RH_TRY_STATUS(overlay_missing_tables(*database, version));
+    opened.overlaid_version = version < kTimesSince ? version : 0;
+  } else if (version < kCatalogVersion) {
+    RH_TRY_STATUS(upgrade_schema(*database, version));
+    if (version == 0) RH_TRY_STATUS(sync_directory(options.folder));
+  }
+  opened.database = std::move(database);
+  return opened;
 }
 
 }  // namespace
@@ -98,8 +120,9 @@ Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options) {
     if (!held.ok()) return held.error();
     lock = std::move(*held);
   }
-  RH_TRY(auto database, open_database(options));
-  auto state = std::make_unique<CatalogState>(options, std::move(lock), std::move(database));
+  RH_TRY(OpenedDatabase opened, open_database(options));
+  auto state = std::make_unique<CatalogState>(options, std::move(lock), std::move(opened.database));
+  state->overlaid_version = opened.overlaid_version;
   RH_TRY_STATUS(state->register_functions());
   if (!options.read_only) RH_TRY_STATUS(state->recover());
   return std::unique_ptr<Catalog>(new Catalog(std::move(state)));
@@ -125,17 +148,17 @@ CatalogState::~CatalogState() {
 Status CatalogState::register_functions() {
   const int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
   sqlite3* const handle = database->handle();
-  int code = sqlite3_create_function_v2(handle, "rh_selected", 2, flags, this, sql_selected, nullptr, nullptr,
-                                        nullptr);
-  if (code == SQLITE_OK) {
-    code = sqlite3_create_function_v2(handle, "rh_conversing", 1, flags, this, sql_conversing, nullptr,
-                                      nullptr, nullptr);
+  using Function = void (*)(sqlite3_context*, int, sqlite3_value**);
+  const std::tuple<const char*, int, Function> functions[] = {{"rh_selected", 2, sql_selected},
+                                                              {"rh_listed", 1, sql_listed},
+                                                              {"rh_conversing", 1, sql_conversing},
+                                                              {"rh_user", 1, sql_user},
+                                                              {"rh_live", 1, sql_live}};
+  for (const auto& [name, parameters, function] : functions) {
+    const int code = sqlite3_create_function_v2(handle, name, parameters, flags, this, function, nullptr,
+                                                nullptr, nullptr);
+    if (code != SQLITE_OK) return database->error(code);
   }
-  if (code == SQLITE_OK) {
-    code = sqlite3_create_function_v2(handle, "rh_listed", 1, flags, this, sql_listed, nullptr, nullptr,
-                                      nullptr);
-  }
-  if (code != SQLITE_OK) return database->error(code);
   return {};
 }
 

@@ -58,7 +58,15 @@ class Catalog {
   // A version is what the source's bytes were: with the same bytes no version begins; its content (read anew
   // by another recipe, or renamed), title, tags and event time are brought up to date in place. Publishing
   // what is there already changes nothing. kInvalidArgument while passages lack codes.
+  // What the user says it supersedes holds for later versions too. kPermission for another user's source.
   Status publish(const SourceRecord& source, int64_t content);
+  // Records what was said of a fact: `source` is the fact (kind, title and so on of the new version) and
+  // `content` its value, already encoded; unset for a retraction, and for what fact_in_force() says already.
+  // Versions of a fact follow event times, not the order of telling: each is valid from its own to the next
+  // one's. A corrected value takes the place and the event time of the one that was current. False, and
+  // nothing changes, when the event's key is known.
+  Result<bool> record_fact(const SourceRecord& source, std::optional<int64_t> content,
+                           const FactEvent& event);
   // Ends the sources' current versions (what `as_of` finds stays). Unknown names are ignored and not counted.
   Result<int> retire(std::span<const std::string> sources);
   // Erases sources and conversations (exact names), all versions, and every content that was begun and not
@@ -88,17 +96,33 @@ class Catalog {
 
   // --- Reading ---
   Result<std::vector<SourceRow>> sources(const Selection& selection) const;
-  Result<std::vector<VersionRow>> versions(std::string_view source) const;
+  // All versions of a source, if the selection's user may see it.
+  Result<std::vector<VersionRow>> versions(std::string_view source, const Selection& whose = {}) const;
+  // Who supersedes whom among what the selection sees, and claims of its sources that lead nowhere.
+  Result<std::vector<SupersessionRow>> supersessions(const Selection& selection) const;
+  // What was said of facts, in the order of recording: of those that hold at the selection's time the last
+  // word each, or with `history` everything.
+  Result<std::vector<FactRow>> facts(const Selection& selection) const;
+  Result<bool> knows_fact(std::string_view key) const;
+  // The value that a fact has at a time (empty: now); empty when it has none.
+  Result<std::string> fact_in_force(std::string_view source, std::string_view at) const;
+  // True when some source is a user's own.
+  Result<bool> has_users() const;
+  Result<bool> has_facts() const;
+  // True when the selection leaves out nothing that anybody sees now.
+  Result<bool> sees_all(const Selection& selection) const;
   // Ids of visible passages, ascending.
   Result<std::vector<int64_t>> visible_passages(const Selection& selection) const;
   // Those of the ids that are visible, in their order.
   Result<std::vector<PassageRow>> passages(std::span<const int64_t> ids, const Selection& selection) const;
-  Result<std::vector<PassageRow>> passages_of(std::string_view source) const;  // of the current version
+  // Of the version of a source that the selection sees.
+  Result<std::vector<PassageRow>> passages_of(std::string_view source, const Selection& selection = {}) const;
   // The text of a content, checked against its hash; a range of it.
   Result<std::string> text(int64_t content) const;
   Result<std::string> passage_text(int64_t passage) const;
-  // BM25 (k1 1.2, b 0.75) of the passages among `allowed` (ascending ids; empty: all that are visible now)
-  // that hold any of the terms, best first; scores are positive. Repeated terms count once.
+  // BM25 (k1 1.2, b 0.75) of the passages among `allowed` (ascending ids; empty: all that are visible now,
+  // refused where sources are users' own) that hold any of the terms, best first; scores are positive.
+  // Repeated terms count once.
   Result<std::vector<TermHit>> best_by_terms(std::span<const std::string> terms,
                                              std::span<const int64_t> allowed, int count) const;
   // The same score for given passages, 0 where no term occurs; in their order.

@@ -1,5 +1,6 @@
 // What each version of catalog.db added to the one before it: one step a version, never changed again.
 #include <array>
+#include <string>
 
 #include "store/catalog_schema.h"
 
@@ -62,17 +63,64 @@ CREATE TABLE spill_views(
 CREATE INDEX spill_views_by_content ON spill_views(content);
 )";
 
-constexpr std::array<Step, 2> kSteps = {{{2, kMentions}, {3, kConversations}}};
+// 4: whose sources are, what documents call themselves and what they supersede, and what was said of facts.
+constexpr char kTimes[] = R"(
+CREATE TABLE scopes(
+  source INTEGER PRIMARY KEY REFERENCES sources(id) ON DELETE CASCADE, user TEXT NOT NULL
+) STRICT;
+CREATE TABLE identifiers(
+  version INTEGER PRIMARY KEY REFERENCES versions(id) ON DELETE CASCADE, key TEXT NOT NULL,
+  identifier TEXT NOT NULL
+) STRICT;
+CREATE TABLE supersessions(
+  version INTEGER NOT NULL REFERENCES versions(id) ON DELETE CASCADE, reverse INTEGER NOT NULL,
+  reference TEXT NOT NULL, by_user INTEGER NOT NULL, key TEXT NOT NULL,
+  other INTEGER REFERENCES sources(id) ON DELETE SET NULL, PRIMARY KEY(version, reverse, reference)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE fact_events(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL REFERENCES sources(id) ON DELETE CASCADE,
+  version INTEGER REFERENCES versions(id) ON DELETE CASCADE, key TEXT NOT NULL UNIQUE,
+  action INTEGER NOT NULL, subject TEXT NOT NULL, attribute TEXT NOT NULL, value TEXT NOT NULL,
+  statement TEXT NOT NULL, message TEXT NOT NULL, speaker TEXT NOT NULL, told TEXT NOT NULL,
+  event_time TEXT NOT NULL, recorded TEXT NOT NULL, begins INTEGER NOT NULL, made_by TEXT NOT NULL
+) STRICT;
+)";
+constexpr char kTimeIndexes[] = R"(
+CREATE INDEX identifiers_by_key ON identifiers(key);
+CREATE INDEX supersessions_by_other ON supersessions(other);
+CREATE INDEX supersessions_by_key ON supersessions(key) WHERE other IS NULL;
+CREATE INDEX fact_events_by_source ON fact_events(source);
+CREATE INDEX fact_events_by_version ON fact_events(version);
+)";
+
+constexpr std::array<Step, 4> kSteps = {
+    {{2, kMentions}, {3, kConversations}, {4, kTimes}, {4, kTimeIndexes}}};
 static_assert(kSteps.back().version == kCatalogVersion);
 
 }  // namespace
 
 Status migrate_to(Database& database, int version) {
+  bool known = false;
   for (const Step& step : kSteps) {
-    if (step.version == version) return database.execute(step.sql);
+    if (step.version != version) continue;
+    known = true;
+    RH_TRY_STATUS(database.execute(step.sql));
   }
+  if (known) return {};
   return make_error(ErrorKind::kInternal, "{}: no step leads to format version {}", database.path().string(),
                     version);
+}
+
+Status overlay_missing_tables(Database& database, int version) {
+  if (version >= kTimesSince) return {};
+  std::string sql = kTimes;
+  constexpr std::string_view kCreate = "CREATE TABLE";
+  for (size_t at = sql.find(kCreate); at != std::string::npos; at = sql.find(kCreate, at + 1)) {
+    sql.replace(at, kCreate.size(), "CREATE TEMP TABLE");
+  }
+  RH_TRY_STATUS(database.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = OFF;"));
+  RH_TRY_STATUS(database.execute(sql.c_str()));
+  return database.execute("PRAGMA query_only = ON;");
 }
 
 }  // namespace rhapsode::store

@@ -13,15 +13,6 @@ namespace {
 constexpr int kMostAttempts = 3;  // to find a segment that a writer replaces meanwhile
 constexpr size_t kManyIds = 256;  // above, one scan is cheaper than a look-up each
 
-constexpr char kNow[] = "v.valid_to IS NULL";
-// At a time: of the versions that had begun and had not been replaced, the one that began last.
-constexpr char kThen[] =
-    "v.valid_from <= ?1 AND (v.valid_to IS NULL OR v.valid_to > ?1) AND NOT EXISTS (SELECT 1 FROM versions w "
-    "WHERE "
-    "w.source = v.source AND w.valid_from <= ?1 AND (w.valid_to IS NULL OR w.valid_to > ?1) AND "
-    "(w.valid_from > "
-    "v.valid_from OR (w.valid_from = v.valid_from AND w.number > v.number)))";
-
 std::vector<std::string> split_tags(std::string_view lines) {
   std::vector<std::string> tags;
   while (!lines.empty()) {
@@ -52,6 +43,8 @@ SourceRow source_row(const Statement& row) {
   source.passages = row.small(11);
   source.tokens = row.size(12);
   source.versions = row.small(13);
+  source.record.user = row.text(14);
+  source.record.identifier = row.text(15);
   return source;
 }
 
@@ -109,42 +102,19 @@ Result<std::unordered_map<int64_t, StoredCode>> code_extents(Database& database,
 
 }  // namespace
 
-Result<VisibleRows> visible_rows(const Selection& selection, RowFilter& filter) {
-  VisibleRows visible{kNow, std::nullopt};
-  if (!selection.as_of.empty()) {
-    RH_TRY(const IsoPeriod at, parse_iso_time(selection.as_of));
-    visible = {kThen, at.last_ms};
-  }
-  filter.names.clear();
-  for (std::string name : selection.sources) {
-    while (name.ends_with('/')) name.pop_back();
-    filter.names.insert(std::move(name));
-  }
-  filter.tags = selection.tags;
-  const char* const selected =
-      filter.names.empty() && filter.tags.empty() ? "1" : "rh_selected(s.name, v.tags)";
-  if (!selection.conversations) {
-    visible.where += fmt::format(" AND {}", selected);
-    return visible;
-  }
-  filter.conversations = {selection.conversations->begin(), selection.conversations->end()};
-  for (const std::string& name : filter.names) {
-    if ((name + "/").starts_with(kConversationFolder)) filter.conversations.insert(name);
-  }
-  visible.where += fmt::format(" AND CASE v.kind WHEN '{}' THEN rh_conversing(s.name) ELSE {} END",
-                               kConversationKind, selected);
-  return visible;
-}
-
 Result<std::vector<SourceRow>> Catalog::sources(const Selection& selection) const {
-  RH_TRY(const VisibleRows visible, visible_rows(selection, state_->filter));
+  RH_TRY(VisibleRows visible, state_->visible_rows(selection));
+  // Of a source's whole history the last version stands for it.
+  if (selection.history) {
+    visible.where += " AND v.number = (SELECT max(w.number) FROM versions w WHERE w.source = v.source)";
+  }
   RH_TRY(Statement rows,
          state_->database->prepare(fmt::format(
              "SELECT s.name, v.kind, v.title, v.author, v.tags, v.event_time, v.added, v.bytes, v.number, "
-             "v.content, "
-             "c.sha256, c.passages, c.tokens, (SELECT count(*) FROM versions o WHERE o.source = s.id) FROM "
-             "versions v JOIN "
-             "sources s ON s.id = v.source JOIN contents c ON c.id = v.content WHERE {} ORDER BY s.name",
+             "v.content, c.sha256, c.passages, c.tokens, (SELECT count(*) FROM versions o WHERE o.source = "
+             "s.id), coalesce((SELECT o.user FROM scopes o WHERE o.source = s.id), ''), coalesce((SELECT "
+             "i.identifier FROM identifiers i WHERE i.version = v.id), '') FROM versions v JOIN sources s ON "
+             "s.id = v.source JOIN contents c ON c.id = v.content WHERE {} ORDER BY s.name",
              visible.where)));
   bind_time(rows, visible);
   std::vector<SourceRow> sources;
@@ -155,12 +125,16 @@ Result<std::vector<SourceRow>> Catalog::sources(const Selection& selection) cons
   }
 }
 
-Result<std::vector<VersionRow>> Catalog::versions(std::string_view source) const {
+Result<std::vector<VersionRow>> Catalog::versions(std::string_view source, const Selection& whose) const {
+  Selection ever = whose;
+  ever.history = true;
+  RH_TRY(const VisibleRows mine, state_->scope_rows(ever));
   RH_TRY(Statement rows,
-         state_->database->prepare(
+         state_->database->prepare(fmt::format(
              "SELECT v.number, v.content, v.added, v.replaced, v.event_time, c.sha256, v.bytes FROM "
              "versions v JOIN sources s ON s.id = v.source JOIN contents c ON c.id = v.content WHERE "
-             "s.name = ? ORDER BY v.number"));
+             "s.name = ? AND {} ORDER BY v.number",
+             mine.where)));
   rows.bind(1, source);
   std::vector<VersionRow> versions;
   while (true) {
@@ -171,31 +145,9 @@ Result<std::vector<VersionRow>> Catalog::versions(std::string_view source) const
   }
 }
 
-Result<const std::vector<int64_t>*> CatalogState::visible_passages_now() {
-  RH_TRY(const int64_t data_version, database->number("PRAGMA data_version"));
-  if (visible_now && data_version == visible_data_version) return &*visible_now;
+Result<std::vector<int64_t>> CatalogState::visible_ids(const VisibleRows& visible) const {
   RH_TRY(Statement rows,
-         database->prepare("SELECT id FROM passages p WHERE p.content IN (SELECT content FROM versions "
-                           "WHERE valid_to IS NULL) ORDER BY id"));
-  std::vector<int64_t> ids;
-  while (true) {
-    RH_TRY(const bool row, rows.step());
-    if (!row) break;
-    ids.push_back(rows.integer(0));
-  }
-  visible_now = std::move(ids);
-  visible_data_version = data_version;
-  return &*visible_now;
-}
-
-Result<std::vector<int64_t>> Catalog::visible_passages(const Selection& selection) const {
-  if (selection.everything()) {
-    RH_TRY(const std::vector<int64_t>* const ids, state_->visible_passages_now());
-    return *ids;
-  }
-  RH_TRY(const VisibleRows visible, visible_rows(selection, state_->filter));
-  RH_TRY(Statement rows,
-         state_->database->prepare(fmt::format(
+         database->prepare(fmt::format(
              "SELECT id FROM passages p WHERE p.content IN (SELECT v.content FROM versions v JOIN sources s "
              "ON s.id = v.source WHERE {}) ORDER BY id",
              visible.where)));
@@ -208,9 +160,30 @@ Result<std::vector<int64_t>> Catalog::visible_passages(const Selection& selectio
   }
 }
 
+// Of everyone: refused where sources are users' own.
+Result<const std::vector<int64_t>*> CatalogState::visible_passages_now() {
+  RH_TRY_STATUS(scope_rows({}));
+  RH_TRY(const int64_t data_version, database->number("PRAGMA data_version"));
+  if (visible_now && data_version == visible_data_version) return &*visible_now;
+  RH_TRY(const VisibleRows visible, visible_rows({}));
+  RH_TRY(visible_now, visible_ids(visible));
+  visible_data_version = data_version;
+  return &*visible_now;
+}
+
+Result<std::vector<int64_t>> Catalog::visible_passages(const Selection& selection) const {
+  RH_TRY(const bool all, sees_all(selection));
+  if (all) {
+    RH_TRY(const std::vector<int64_t>* const ids, state_->visible_passages_now());
+    return *ids;
+  }
+  RH_TRY(const VisibleRows visible, state_->visible_rows(selection));
+  return state_->visible_ids(visible);
+}
+
 Result<std::vector<PassageRow>> Catalog::passages(std::span<const int64_t> ids,
                                                   const Selection& selection) const {
-  RH_TRY(const VisibleRows visible, visible_rows(selection, state_->filter));
+  RH_TRY(const VisibleRows visible, state_->visible_rows(selection));
   RH_TRY(const auto fingerprint, state_->setting(kFingerprintSetting));
   RH_TRY(const int64_t label, state_->known_label(fingerprint.value_or("")));
   RH_TRY(Statement rows,
@@ -236,14 +209,19 @@ Result<std::vector<PassageRow>> Catalog::passages(std::span<const int64_t> ids,
   return passages;
 }
 
-Result<std::vector<PassageRow>> Catalog::passages_of(std::string_view source) const {
+Result<std::vector<PassageRow>> Catalog::passages_of(std::string_view source,
+                                                     const Selection& selection) const {
+  Selection one = selection;
+  one.sources = {std::string(source)};
+  RH_TRY(const VisibleRows visible, state_->visible_rows(one));
   RH_TRY(const auto fingerprint, state_->setting(kFingerprintSetting));
   RH_TRY(const int64_t label, state_->known_label(fingerprint.value_or("")));
   RH_TRY(Statement rows, state_->database->prepare(fmt::format(
                              "SELECT {} FROM sources s JOIN versions v ON v.source = s.id JOIN passages p "
-                             "ON p.content = v.content WHERE s.name = ?1 AND {} ORDER BY p.ordinal",
-                             kPassageColumns, kNow)));
-  rows.bind(1, source).bind(3, label);
+                             "ON p.content = v.content WHERE s.name = ?2 AND {} ORDER BY v.number, p.ordinal",
+                             kPassageColumns, visible.where)));
+  bind_time(rows, visible);
+  rows.bind(2, source).bind(3, label);
   std::vector<PassageRow> passages;
   while (true) {
     RH_TRY(const bool row, rows.step());

@@ -11,15 +11,18 @@
 
 namespace rhapsode::store {
 
-inline constexpr int kCatalogVersion = 3;
+inline constexpr int kCatalogVersion = 4;
 inline constexpr int kMentionsSince = 2;  // version with mentions
 inline constexpr int kConversationsSince = 3;
+inline constexpr int kTimesSince = 4;  // version with users, supersession and facts
 
 // The version of the tables, one that this build reads; 0: the database is empty.
 Result<int> schema_version(Database& database);
 // Makes the tables of an empty database, or takes those of an older version to kCatalogVersion, in one
-// transaction: for a writer. Readers take older versions as they are.
+// transaction: for a writer. Readers take older versions as they are,
 Status upgrade_schema(Database& database, int from);
+// with the tables of kTimesSince, where they are missing, as empty temporary ones.
+Status overlay_missing_tables(Database& database, int version);
 
 // The step that makes `version` out of the one before it (catalog_migration.cpp). Inside a transaction.
 Status migrate_to(Database& database, int version);

@@ -24,19 +24,42 @@
 
 namespace rhapsode::store {
 
-// What the SQL functions rh_selected(name, tags), rh_conversing(name) and rh_listed(id) ask; set before a
-// statement is stepped.
+// What the SQL functions rh_selected(name, tags), rh_conversing(name), rh_listed(id), rh_user(name) and
+// rh_live(source) ask; set before a statement is stepped.
 struct RowFilter {
   std::set<std::string, std::less<>> names;  // of sources or folders above them; empty: all
   std::vector<std::string> tags;
   std::set<std::string, std::less<>> conversations;
-  std::span<const int64_t> ids;  // ascending
+  std::string user;
+  std::vector<int64_t> superseded;  // sources, ascending
+  std::span<const int64_t> ids;     // ascending
 };
 
 // What the passages of one content add to the counts.
 struct ContentWords {
   int64_t passages = 0;
   std::map<int32_t, int64_t> frequencies;  // in how many of them each token occurs
+};
+
+// A supersession claim that leads somewhere, between two sources that a selection's users and time show.
+struct SupersessionEdge {
+  int64_t older = 0;
+  int64_t newer = 0;
+  int64_t since_ms = 0;
+  bool in_cycle = false;
+};
+
+// SQL about a version `v`: that it is current, or was at the time ?1.
+std::string time_condition(bool then);
+// The same about any version `w`, without saying which of several.
+std::string time_condition_of_any(bool then);
+// SQL about `versions v`: that its source is everybody's or the filter's user's.
+extern const char* const kOfUser;
+
+// SQL about `versions v JOIN sources s`: what a selection sees. Parameter ?1 is the time, where there is one.
+struct VisibleRows {
+  std::string where;
+  std::optional<int64_t> at_ms;
 };
 
 struct CatalogState {
@@ -74,8 +97,29 @@ struct CatalogState {
   Result<std::optional<std::string>> setting(std::string_view key) const;
   Result<uint64_t> kv_cap() const;  // 0: none
 
+  // A reader laid empty tables over a catalog of this version (0: it did not); kCancelled once a writer has
+  // made the real ones, which it does not see.
+  int64_t overlaid_version = 0;
+  Status follow_migration();
+  // Sets the row filter to the selection. kPermission when users' own sources are there and nobody is named.
+  Result<VisibleRows> visible_rows(const Selection& selection);
+  // Of users and time only.
+  Result<VisibleRows> scope_rows(const Selection& selection);
+  Result<std::vector<SupersessionEdge>> supersession_edges(const VisibleRows& scope) const;
+  Result<bool> has_users() const;
+  // After a version's row was written: its identifier and claims, and what they and older claims lead to.
+  Status store_claims(int64_t version, const SourceRecord& source);
+  Result<std::optional<int64_t>> resolve_claim(const SourceRecord& claiming,
+                                               std::string_view reference) const;
+  Status adopt_open_claims(const SourceRecord& source, int64_t source_id);
+  Status check_user(const SourceRecord& source, int64_t source_id) const;
+  Result<int64_t> source_id_of(const SourceRecord& source);
+  Status order_fact_versions(int64_t source, std::string_view now);
+  Result<int64_t> add_version(int64_t source, int64_t content, const SourceRecord& record);
+
   Result<ContentInfo> content_info(int64_t content) const;
   Result<const std::vector<int64_t>*> visible_passages_now();
+  Result<std::vector<int64_t>> visible_ids(const VisibleRows& visible) const;
   Result<std::optional<std::span<const std::byte>>> sound_code(const Extent& extent);
   Status complete_content(int64_t content);
   // Hands over the terms of each passage of a content and sums up the rest.
@@ -132,13 +176,6 @@ class WriteScope {
   CatalogState* state_ = nullptr;
   std::optional<Transaction> transaction_;
 };
-
-// SQL about `versions v JOIN sources s`: what a selection sees. Parameter ?1 is the time, where there is one.
-struct VisibleRows {
-  std::string where;
-  std::optional<int64_t> at_ms;
-};
-Result<VisibleRows> visible_rows(const Selection& selection, RowFilter& filter);
 
 // A number for where a code extent lies: records begin at multiples of 64 bytes, files are far below 2^42.
 inline uint64_t code_place(int64_t segment, uint64_t offset) {

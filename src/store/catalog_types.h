@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "store/segment_file.h"
+#include "store/time_types.h"
 
 namespace rhapsode::store {
 
@@ -38,9 +39,33 @@ struct Selection {
   // Unset: conversations are sources like others. Set: they are seen only below one of these names or one of
   // `sources`, whatever else is selected.
   std::optional<std::vector<std::string>> conversations = {};
+  // Whose sources: those that are everybody's and this user's own; or, with all_users, everyone's. In a
+  // catalog that has users' own sources, a selection that says neither is refused (kPermission).
+  std::string user = {};
+  bool all_users = false;
+  // Superseded sources are left out, except those named in `sources` or here (exactly, no folders).
+  std::vector<std::string> admitted = {};
+  bool superseded = false;  // none is left out
+  bool past_facts = false;  // all values that facts ever had, besides what is current
+  bool history = false;     // every version there ever was, ended and superseded ones too; as_of is ignored
 
-  // True when nothing that is visible now is left out.
-  bool everything() const { return sources.empty() && tags.empty() && as_of.empty() && !conversations; }
+  // What is stored and current, whoever's it is and whatever supersedes it: for writers, never for questions.
+  static Selection stored() {
+    Selection selection;
+    selection.all_users = selection.superseded = true;
+    return selection;
+  }
+  // Whatever is stored, of any time: for what was selected before.
+  static Selection stored_ever() {
+    Selection selection;
+    selection.all_users = selection.history = true;
+    return selection;
+  }
+  // Leaves no live source out, where no source is a user's own.
+  bool is_open() const {
+    return sources.empty() && tags.empty() && as_of.empty() && admitted.empty() && !superseded && !history &&
+           !conversations && !past_facts;
+  }
 };
 
 struct ContentKey {
@@ -103,9 +128,12 @@ struct SourceRecord {
   std::string title;
   std::string author;
   std::vector<std::string> tags;
-  std::string event_time;  // ISO 8601; empty: unknown
-  std::string added;       // ISO 8601 UTC
-  uint64_t bytes = 0;      // of the source as it was read
+  std::string event_time;       // ISO 8601; empty: unknown
+  std::string added;            // ISO 8601 UTC
+  uint64_t bytes = 0;           // of the source as it was read
+  std::string user = {};        // whose own it is; empty: everybody's. A source never changes hands.
+  std::string identifier = {};  // by which other documents call it ("PEP 333"); empty: none
+  std::vector<SupersessionClaim> supersessions = {};
 };
 
 // A content whose headers carry the name of an erased source, while another source still holds it.

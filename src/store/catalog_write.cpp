@@ -69,6 +69,51 @@ Result<std::optional<StoredVersion>> current_version(Database& database, int64_t
   return std::optional<StoredVersion>({rows.integer(0), rows.integer(1), rows.integer(2)});
 }
 
+// What a user has said of a source holds for its next versions too.
+Status keep_claims_of_user(Database& database, int64_t version, SourceRecord& source) {
+  RH_TRY(Statement rows,
+         database.prepare(
+             "SELECT reference FROM supersessions WHERE version = ? AND reverse = 0 AND by_user = 1"));
+  rows.bind(1, version);
+  while (true) {
+    RH_TRY(const bool row, rows.step());
+    if (!row) break;
+    source.supersessions.push_back({false, std::string(rows.text(0)), true});
+  }
+  // One claim a reference, the user's before the document's.
+  std::stable_sort(source.supersessions.begin(), source.supersessions.end(),
+                   [](const auto& a, const auto& b) { return a.by_user > b.by_user; });
+  std::vector<SupersessionClaim> kept;
+  for (const SupersessionClaim& claim : source.supersessions) {
+    const bool there = std::any_of(kept.begin(), kept.end(), [&](const SupersessionClaim& other) {
+      return other.reverse == claim.reverse && other.reference == claim.reference;
+    });
+    if (!there) kept.push_back(claim);
+  }
+  source.supersessions = std::move(kept);
+  return {};
+}
+
+// True when identifier and supersessions are stored as `source` has them.
+Result<bool> has_claims(Database& database, int64_t version, const SourceRecord& source) {
+  RH_TRY(const int64_t identified,
+         database.number("SELECT coalesce((SELECT identifier FROM identifiers WHERE version = ?), '') = ?",
+                         version, source.identifier));
+  if (identified == 0) return false;
+  RH_TRY(Statement rows,
+         database.prepare("SELECT reverse, reference, by_user FROM supersessions WHERE version = ?"));
+  rows.bind(1, version);
+  size_t count = 0;
+  for (;; ++count) {
+    RH_TRY(const bool row, rows.step());
+    if (!row) break;
+    const SupersessionClaim stored{rows.small(0) != 0, std::string(rows.text(1)), rows.small(2) != 0};
+    const auto& claims = source.supersessions;
+    if (std::find(claims.begin(), claims.end(), stored) == claims.end()) return false;
+  }
+  return count == source.supersessions.size();
+}
+
 // True when the version's row says already what `source` says.
 Result<bool> is_up_to_date(Database& database, const StoredVersion& version, int64_t content,
                            const SourceRecord& source) {
@@ -77,8 +122,12 @@ Result<bool> is_up_to_date(Database& database, const StoredVersion& version, int
          database.prepare("SELECT kind, title, author, tags, event_time FROM versions WHERE id = ?"));
   row.bind(1, version.id);
   RH_TRY(const bool there, row.step());
-  return there && row.text(0) == source.kind && row.text(1) == source.title && row.text(2) == source.author &&
-         row.text(3) == joined_tags(source) && row.text(4) == source.event_time;
+  if (!there || row.text(0) != source.kind || row.text(1) != source.title || row.text(2) != source.author ||
+      row.text(3) != joined_tags(source) || row.text(4) != source.event_time) {
+    return false;
+  }
+  RH_TRY(const bool same_claims, has_claims(database, version.id, source));
+  return same_claims;
 }
 
 Status update_version(Database& database, const StoredVersion& version, const SourceRecord& source,
@@ -98,8 +147,8 @@ Status update_version(Database& database, const StoredVersion& version, const So
   return update.bind(8, version.id).run();
 }
 
-Status insert_version(Database& database, int64_t source_id, int64_t content, const SourceRecord& source,
-                      SourceTimes times) {
+Result<int64_t> insert_version(Database& database, int64_t source_id, int64_t content,
+                               const SourceRecord& source, SourceTimes times) {
   RH_TRY_STATUS(
       database.run("UPDATE versions SET replaced = ?, valid_to = ? WHERE source = ? AND valid_to IS NULL",
                    source.added, times.added_ms, source_id));
@@ -114,12 +163,8 @@ Status insert_version(Database& database, int64_t source_id, int64_t content, co
       .bind(4, source.title)
       .bind(5, source.author);
   insert.bind(6, joined_tags(source)).bind(7, source.event_time).bind(8, source.added);
-  return insert.bind(9, times.valid_from_ms).bind(10, static_cast<int64_t>(source.bytes)).run();
-}
-
-Result<int64_t> source_id_of(Database& database, const std::string& name) {
-  RH_TRY_STATUS(database.run("INSERT INTO sources(name) VALUES(?) ON CONFLICT DO NOTHING", name));
-  return database.number("SELECT id FROM sources WHERE name = ?", name);
+  RH_TRY_STATUS(insert.bind(9, times.valid_from_ms).bind(10, static_cast<int64_t>(source.bytes)).run());
+  return database.last_insert_id();
 }
 
 // Whether `old` is the same source bytes as `fresh`, and whether it was cut by the same recipe.
@@ -138,6 +183,12 @@ Result<Likeness> compare_contents(Database& database, int64_t old, int64_t fresh
 }
 
 }  // namespace
+
+// Without a place in time yet: of the order of versions, the caller takes care.
+Result<int64_t> CatalogState::add_version(int64_t source, int64_t content, const SourceRecord& record) {
+  RH_TRY(const SourceTimes times, check_source(record));
+  return insert_version(*database, source, content, record, times);
+}
 
 Result<ContentInfo> CatalogState::content_info(int64_t content) const {
   ContentInfo info;
@@ -319,29 +370,36 @@ Status CatalogState::complete_content(int64_t content) {
   return database->run("UPDATE contents SET complete = 1 WHERE id = ?", content);
 }
 
-Status Catalog::publish(const SourceRecord& source, int64_t content) {
-  RH_TRY(const SourceTimes times, check_source(source));
+Status Catalog::publish(const SourceRecord& given, int64_t content) {
+  RH_TRY(const SourceTimes times, check_source(given));
+  SourceRecord source = given;
   RH_TRY(const ContentInfo info, state_->content_info(content));
   Database& database = *state_->database;
   RH_TRY(const int64_t known, database.number("SELECT id FROM sources WHERE name = ?", source.name));
   RH_TRY(const auto before, current_version(database, known));
+  RH_TRY_STATUS(state_->check_user(source, known));
   if (before) {
+    RH_TRY_STATUS(keep_claims_of_user(database, before->id, source));
     RH_TRY(const bool same, is_up_to_date(database, *before, content, source));
     if (same) return {};
   }
   RH_TRY(WriteScope scope, WriteScope::begin(*state_));
   if (!info.complete) RH_TRY_STATUS(state_->complete_content(content));
-  RH_TRY(const int64_t source_id, source_id_of(database, source.name));
+  RH_TRY(const int64_t source_id, state_->source_id_of(source));
   Likeness likeness;
   if (before) {
     RH_TRY(likeness, compare_contents(database, before->content, content));
   }
   Erased dropped;
+  int64_t version = 0;
   if (!likeness.bytes) {
-    RH_TRY_STATUS(insert_version(database, source_id, content, source, times));
+    RH_TRY(version, insert_version(database, source_id, content, source, times));
   } else {
+    version = before->id;
     RH_TRY_STATUS(update_version(database, *before, source, times));
   }
+  RH_TRY_STATUS(state_->store_claims(version, source));
+  RH_TRY_STATUS(state_->adopt_open_claims(source, source_id));
   if (likeness.bytes && before->content != content) {
     // Read anew: of this source all versions with these bytes; renamed: whoever holds the old content.
     RH_TRY_STATUS(database.run("UPDATE versions SET content = ?1 WHERE content = ?2 AND (?3 OR source = ?4)",

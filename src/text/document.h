@@ -56,6 +56,11 @@ struct Document {
   std::string title;   // its own title, else empty
   std::string author;  // if it says so
   std::string date;    // ISO 8601 date or time, if it says so
+  // How documents of its kind call one another, and which of them it replaces or is replaced by, if it says
+  // so: "PEP 333", or names of files.
+  std::string identifier;
+  std::vector<std::string> supersedes;
+  std::vector<std::string> superseded_by;
   bool extracted = false;
   std::string text;
   std::vector<BreakPoint> breaks;     // structure found by the reader, ascending; the cutter adds weaker ones

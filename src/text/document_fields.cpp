@@ -10,6 +10,20 @@ namespace rhapsode::text {
 namespace {
 
 constexpr size_t kMostFieldBytes = 400;
+constexpr size_t kMostReferences = 100;
+
+// "a.md, 'b.md'", "[a.md, b.md]".
+void take_references(std::string_view value, std::vector<std::string>& references) {
+  if (value.size() >= 2 && value.front() == '[' && value.back() == ']') {
+    value = value.substr(1, value.size() - 2);
+  }
+  while (!value.empty() && references.size() < kMostReferences) {
+    const size_t end = std::min(value.find(','), value.size());
+    const std::string_view one = unquoted(value.substr(0, end));
+    if (!one.empty() && one.size() <= kMostFieldBytes) references.push_back(one_line(one));
+    value.remove_prefix(std::min(end + 1, value.size()));
+  }
+}
 
 }  // namespace
 
@@ -64,7 +78,24 @@ bool take_field(std::string_view key, std::string_view value, Document& document
     if (document.date.empty()) document.date = iso_date(value);
     return true;
   }
+  if (is_one_of({"supersedes", "replaces"})) {
+    take_references(value, document.supersedes);
+    return true;
+  }
+  if (is_one_of({"superseded-by", "superseded_by", "superseded by", "replaced-by", "replaced_by"})) {
+    take_references(value, document.superseded_by);
+    return true;
+  }
   return false;
+}
+
+void complete_references(std::string_view kind, Document& document) {
+  for (auto* references : {&document.supersedes, &document.superseded_by}) {
+    for (std::string& reference : *references) {
+      const bool digits = reference.find_first_not_of("0123456789") == std::string::npos;
+      if (digits && !kind.empty()) reference = std::string(kind) + " " + reference;
+    }
+  }
 }
 
 }  // namespace rhapsode::text

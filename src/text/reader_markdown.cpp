@@ -188,6 +188,8 @@ class MarkdownReader {
         document_.title = fields.title;
         document_.author = fields.author;
         document_.date = fields.date;
+        document_.supersedes = std::move(fields.supersedes);
+        document_.superseded_by = std::move(fields.superseded_by);
         document_.breaks.push_back({at, BreakStrength::kBlock});
         return at;
       }
@@ -202,8 +204,13 @@ class MarkdownReader {
       front_key_ = ascii_lower(key);
       if (!value.empty()) take_field(key, value, fields);
     } else if (const std::string_view item = trim(content); item.starts_with("- ") && !front_key_.empty()) {
-      // A list of authors, one a line.
-      if (front_key_ != "author" && front_key_ != "authors") return;
+      // A list, one a line: of authors, or of documents.
+      if (front_key_ != "author" && front_key_ != "authors") {
+        if (front_key_.starts_with("supersede") || front_key_.starts_with("replace")) {
+          take_field(front_key_, item.substr(2), fields);
+        }
+        return;
+      }
       std::string& author = fields.author;
       const std::string one = clean_author(unquoted(item.substr(2)));
       if (author.size() + one.size() < 400) author += (author.empty() ? "" : ", ") + one;

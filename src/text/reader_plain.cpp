@@ -117,8 +117,14 @@ class PlainReader {
       if (!line.blank) fields_end = at;
     }
     take();
-    if (document_.title.empty() && document_.author.empty() && document_.date.empty()) return begin;
+    if (document_.title.empty() && document_.author.empty() && document_.date.empty()) {
+      document_.supersedes.clear();
+      document_.superseded_by.clear();
+      return begin;
+    }
     if (!number.empty() && !document_.title.empty()) document_.title = number + ": " + document_.title;
+    document_.identifier = number;
+    complete_references(std::string_view(number).substr(0, number.find(' ')), document_);
     return fields_end;
   }
 

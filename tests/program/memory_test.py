@@ -29,10 +29,11 @@ The cache is filled on the first read.
 """
 HOURS = "Das Rathaus öffnet um neun. 市役所は九時に開きます。\n"
 
-PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "page", "tokens", "header", "tier"]
+PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "page", "tokens", "header", "tier",
+                  "superseded_by"]
 FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "judged", "chained", "found_by", "link", "text"]
 ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "hops",
-                 "finish", "model"]
+                 "as_of", "notes", "finish", "model"]
 REPLY_FIELDS = ["turn", "message", "answer", "recalled", "spilled", "usage", "timing", "policy", "policy_reason",
                 "finish", "conversation", "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
@@ -45,7 +46,11 @@ ADD_FIELDS = ["memory", "made", "added", "updated", "unchanged", "removed", "ski
               "encoded_tokens", "evaluated_tokens", "kv_bytes", "index_only", "cancelled", "seconds", "removed_sources"]
 PLAN_FIELDS = ["sources_new", "sources_changed", "sources_unchanged", "tokens", "kv_bytes", "seconds", "index_only"]
 SOURCE_FIELDS = ["source", "kind", "title", "tags", "version", "versions", "bytes", "passages", "tokens", "added",
-                 "event_time"]
+                 "event_time", "user", "identifier", "superseded_by", "supersedes"]
+FACT_FIELDS = ["action", "source", "user", "subject", "attribute", "value", "quote", "message", "speaker", "told",
+               "made_by", "event_time", "version", "valid_from", "valid_to", "current"]
+REMEMBER_FIELDS = ["memory", "recorded", "known", "superseded", "facts", "problems", "evaluated_tokens", "generations",
+                   "prompt_tokens", "generated_tokens"]
 VERSION_FIELDS = ["version", "added", "replaced", "event_time", "bytes", "sha256"]
 STATS_FIELDS = ["memory", "model", "fingerprint", "sources", "versions", "contents", "passages", "passages_with_kv",
                 "tokens", "text_bytes", "catalog_bytes", "code_bytes", "kv_bytes", "kv_cap_bytes", "stale_bytes",
@@ -340,7 +345,7 @@ class Sources(MemoryCase):
         self.assertEqual(list(listed), ["memory", "sources"])
         self.assertEqual(list(listed["sources"][0]), SOURCE_FIELDS)
         lines = self.succeed("list", "--source", "docs/sub").splitlines()
-        self.assertEqual(lines[0].split(), ["source", "kind", "versions", "passages", "tokens", "size", "tags"])
+        self.assertEqual(lines[0].split(), ["source", "kind", "versions", "passages", "tokens", "size", "tags", "superseded", "by"])
         self.assertEqual(len(lines), 2)
 
     def test_list_in_a_narrow_terminal(self):
@@ -355,7 +360,7 @@ class Sources(MemoryCase):
 
     def test_show(self):
         detail = self.json_of("show", "docs/guide.md")
-        self.assertEqual(list(detail), ["source", "versions", "passages"])
+        self.assertEqual(list(detail), ["source", "versions", "passages", "problems"])
         self.assertEqual(list(detail["source"]), SOURCE_FIELDS)
         self.assertEqual(list(detail["versions"][0]), VERSION_FIELDS)
         self.assertEqual(list(detail["passages"][0]), PASSAGE_FIELDS)
@@ -395,6 +400,55 @@ class Sources(MemoryCase):
                           "projct", "-y")
         self.assertEqual(self.json_of("forget", "--tag", "project", "-y")["sources"], ["note"])
         self.assertEqual(len(self.sources()), 2)
+
+
+class UsersAndFacts(MemoryCase):
+    def test_facts_are_recorded_listed_and_looked_back_on(self):
+        self.add_docs()
+        said = self.json_of("remember", "--user", "ana", "--speaker", "Ana", "--at", "2026-03-08",
+                            "My favourite tea is oolong.")
+        self.assertEqual(list(said), REMEMBER_FIELDS)
+        self.assertEqual((said["recorded"], said["superseded"], said["generations"]), (1, 0, 0))
+        self.assertEqual(list(said["facts"][0]), FACT_FIELDS)
+        again = self.succeed("remember", "--user", "ana", "--speaker", "Ana", "-", stdin="Ana now dislikes oolong, prefers mint")
+        self.assertEqual(again, "stated Ana: favourite tea: mint\n")
+        facts = self.json_of("facts", "--user", "ana")
+        self.assertEqual([fact["value"] for fact in facts["facts"]], ["mint"])
+        history = self.json_of("facts", "--user", "ana", "--history", "Ana")["facts"]
+        self.assertEqual([fact["value"] for fact in history], ["oolong", "mint"])
+        self.assertEqual(self.json_of("facts", "--user", "ana", "Ben")["facts"], [])
+        self.assertIn("favourite tea", self.succeed("facts", "--user", "ana"))
+        self.assertEqual(self.succeed("facts", "--user", "ben"), "no facts\n")
+        self.assertEqual(self.succeed("remember", "--user", "ana", "What is my favourite tea?"), "no fact in this\n")
+
+    def test_without_a_user_nothing_of_anybody_is_shown(self):
+        self.add_docs()
+        self.succeed("add", "docs/guide.md")
+        own = self.work / "own.txt"
+        own.write_text("The canary of Ana is a page.")
+        self.assertEqual(self.run_program("add", "--user", "ana", "own.txt").returncode, 0)
+        commands = [["list"], ["search", "page"], ["ask", "page"], ["show", "docs/guide.md"],
+                    ["show", "--text", "docs/guide.md"], ["forget", "--yes", "docs/guide.md"], ["facts"], ["stats"],
+                    ["verify"], ["export", "out.rhapsode"]]
+        for command in commands:
+            result = self.run_program(*command)
+            self.assertEqual(result.returncode, 1, command)
+            self.assertIn("--all-users", result.stderr, command)
+        for command in commands[:3]:
+            self.assertNotIn("canary", self.succeed(*command, "--user", "ben", "--json"), command)
+            self.assertIn("@ana/own.txt", self.succeed(*command, "--user", "ana", "--json"), command)
+        self.assertEqual(self.run_program("show", "--user", "ben", "@ana/own.txt").returncode, 1)
+        self.succeed("stats", "--all-users")
+
+    def test_superseded_sources_are_told(self):
+        self.add_docs()
+        self.assertEqual(self.run_program("add", "--supersedes", "docs/guide.md", "docs/sub/hours.txt").returncode, 0)
+        (self.work / "new.md").write_text("New pages.")
+        self.assertEqual(self.run_program("add", "--supersedes", "docs/guide.md", "new.md").returncode, 0)
+        sources = {source["source"]: source for source in self.json_of("list")["sources"]}
+        self.assertEqual(sources["docs/guide.md"]["superseded_by"], ["new.md"])
+        self.assertEqual(sources["new.md"]["supersedes"], ["docs/guide.md"])
+        self.assertIn("superseded by", self.succeed("show", "docs/guide.md"))
 
 
 class Care(MemoryCase):
@@ -568,7 +622,7 @@ class Help(MemoryCase):
         (programs / "git").chmod(0o755)
         path = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(self.home)}
         self.run_program("add", "README.md", "docs", "--tag", "project")
-        for command in ("add", "ask", "search", "chat", "list", "show", "verify", "stats", "export", "import", "forget"):
+        for command in ("add", "remember", "facts", "ask", "search", "chat", "list", "show", "verify", "stats", "export", "import", "forget"):
             for example in self.examples(command):
                 with self.subTest(example):
                     if command == "import":
