@@ -20,10 +20,11 @@ constexpr char kInstruction[] =
     "retracted). Questions, wishes and small talk hold no facts: reply with an empty list.";
 
 constexpr char kSchema[] = R"({"type":"object","properties":{"facts":{"type":"array","maxItems":6,
-"items":{"type":"object","properties":{"subject":{"type":"string","maxLength":60},"attribute":{"type":"string",
-"maxLength":60},"value":{"type":"string","maxLength":120},"action":{"enum":["stated","corrected","retracted"]}},
-"required":["subject","attribute","value","action"],"additionalProperties":false}}},"required":["facts"],
-"additionalProperties":false})";
+"items":{"type":"object","properties":{"subject":{"type":"string","maxLength":60},
+"attribute":{"type":"string","maxLength":60},"value":{"type":"string","maxLength":120},
+"action":{"enum":["stated","corrected","retracted"]}},
+"required":["subject","attribute","value","action"],"additionalProperties":false}}},
+"required":["facts"],"additionalProperties":false})";
 
 std::string text_of(const Json& fact, const char* key) {
   const auto at = fact.find(key);

@@ -20,7 +20,7 @@ constexpr Command kCommands[] = {
     {kAsk, "ask", "QUESTION", 1, 1, "answer a question from a memory, with citations",
      "rhapsode ask \"Who may approve a release?\"\n"
      "rhapsode ask --source docs/guide --tag project \"How is the cache filled?\"\n"
-     "rhapsode ask --memory ~/team --user ana --history --no-heed-times \"Where did I live before?\"\n"
+     "rhapsode ask --memory ~/team --user ana --history --no-heed-times \"My home?\"\n"
      "rhapsode ask --as-of 2026-03-01 --budget 4000 --passages 8 \"Who led it?\"\n"
      "rhapsode ask --policy full --no-cite --no-abstain \"What is a page?\"\n"
      "rhapsode ask --policy blend --blend-share 0.3 \"Which one is older?\"\n"
@@ -63,11 +63,10 @@ constexpr Command kCommands[] = {
      "rhapsode forget --derived docs/old.md\n"
      "rhapsode forget --tag project --yes",
      run_forget},
-    {kRemember, "remember", "TEXT", 1, 1, "record the facts that a message states, corrects or takes back",
+    {kRemember, "remember", "TEXT", 1, 1, "record facts that a message states or takes back",
      "rhapsode remember --memory ~/team --user ana \"My favourite tea is oolong.\"\n"
-     "rhapsode remember --memory ~/team --user ana --speaker Ana --at 2026-03-08 --message-id 17 \"I moved "
-     "to Rome yesterday.\"\n"
-     "rhapsode remember --memory ~/team --user ana --ask-model \"Tea? Always mint for me.\"\n"
+     "rhapsode remember --memory ~/team --speaker Ana --at 2026-03-08 \"My dog is Rex.\"\n"
+     "rhapsode remember --memory ~/team --ask-model --message-id 17 \"Mint for me!\"\n"
      "rhapsode remember --memory ~/team --user ana \"Forget my favourite tea.\"",
      run_remember},
     {kFacts, "facts", "[SUBJECT]", 0, 1, "list the facts a memory holds, or their history",

@@ -155,19 +155,17 @@ TEST_F(MemoryTimeTest, DatesInAQuestionPreferStatementsThatHoldThen) {
 }
 
 // Case M11: two users, the same topic, canaries; every reading path, and no user at all.
-TEST_F(MemoryTimeTest, M11NoPathShowsAnotherUsersSources) {
-  auto memory = open();
-  add_one(*memory, "all.md", "The lamp topic is open to all.\n");
-  const auto add_for =
-      [&](const std::string& user) {
-        AddOptions options;
-        options.user = user;
-        add_one(*memory, "own.md", "The lamp topic canary of " + user + ".\n", options);
-        add_one(*memory, "same.md", "The lamp topic is the same for both.\n", options);
-        ASSERT_TRUE(
-            memory->record(std::vector{fact("Kim", "secret", "canary of " + user, "2026-01-01", user)}).ok());
-      } std::unique_ptr<Memory>
-      of_two() {
+class M11 : public MemoryTimeTest {
+ protected:
+  void add_for(Memory& memory, const std::string& user) {
+    AddOptions options;
+    options.user = user;
+    add_one(memory, "own.md", "The lamp topic canary of " + user + ".\n", options);
+    add_one(memory, "same.md", "The lamp topic is the same for both.\n", options);
+    const std::vector statements = {fact("Kim", "secret", "canary of " + user, "2026-01-01", user)};
+    ASSERT_TRUE(memory.record(statements).ok());
+  }
+  std::unique_ptr<Memory> of_two() {
     auto memory = open();
     add_one(*memory, "all.md", "The lamp topic is open to all.\n");
     add_for(*memory, "ana");
