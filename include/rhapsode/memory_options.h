@@ -145,7 +145,8 @@ enum class RankBy : uint8_t {
 const char* to_string(RankBy rank);  // "auto", "fused", "evidence"
 
 struct SearchOptions {
-  SourceFilter filter;  // what the question says of time is used as ask() does
+  SourceFilter filter;
+  bool heed_times = true;  // as AskOptions'
   int limit = 5;
   JudgeOptions judge;
   ChainOptions chain;

@@ -196,25 +196,24 @@ TEST_F(FactsTest, FiftyStatedTwentyCorrectedTenRetracted) {
   EXPECT_THAT(history(*memory), SizeIs(80));
 }
 
-// Case M14: text becomes searchable without one model generation; here a tenth of the case's megabyte, since
-// the models of tests are tiny and the machines may be slow.
+// Case M14: text and facts become searchable without one model generation. (The case's megabyte in a minute
+// is for a real model: a tiny one's vocabulary makes a token of nearly every byte.)
 TEST_F(FactsTest, M14TextIsSearchableWithoutAnyGeneration) {
-  std::string text;
-  for (int i = 0; text.size() < 100'000; ++i)
-    text += fmt::format("Item {} of the store is a lamp of brass.\n\n", i);
-  write("big.txt", text + "The canary sits in the quince tree.\n");
+  write("big.txt", paragraphs(120, "lamp") + "The canary sits in the quince tree.\n");
   auto memory = open();
-  const auto begin = std::chrono::steady_clock::now();
   AddOptions options;
   options.index_only = true;
   const AddReport report = add(*memory, options);
   EXPECT_EQ(report.added, 1);
+  // Only what is encoded runs through the model, the prefix once: no token is generated.
+  EXPECT_LT(report.evaluated_tokens, report.encoded_tokens + 1024);
+  EXPECT_EQ(say(*memory, "My dog is called Rex.").generations, 0);
   SearchOptions searching;
   searching.latent = false;
+  searching.filter.user = "ana";
   const auto found = memory->search("quince canary", searching);
   ASSERT_TRUE(found.ok());
   EXPECT_THAT(found->front().text, HasSubstr("quince"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ constexpr Command kCommands[] = {
      run_forget},
     {kRemember, "remember", "TEXT", 1, 1, "record facts that a message states or takes back",
      "rhapsode remember --memory ~/team --user ana \"My favourite tea is oolong.\"\n"
-     "rhapsode remember --memory ~/team --speaker Ana --at 2026-03-08 \"My dog is Rex.\"\n"
+     "rhapsode remember --memory ~/team --speaker Ana --at 2026-03-08 \"My dog: Rex\"\n"
      "rhapsode remember --memory ~/team --ask-model --message-id 17 \"Mint for me!\"\n"
      "rhapsode remember --memory ~/team --user ana \"Forget my favourite tea.\"",
      run_remember},
@@ -110,6 +110,7 @@ constexpr Command kCommands[] = {
     {kEval, "eval", "TASK | compare FILE FILE", 1, 3,
      "measure a model and its memory on questions with known answers",
      "rhapsode eval multihop-dev --data eval-data --limit 60 --resume\n"
+     "rhapsode eval timeqa --contexts routed --no-heed-times -o plain.jsonl\n"
      "rhapsode eval peps --contexts gold,routed --baseline gold --passages 3\n"
      "rhapsode eval nq-open-oracle --pool all --recall-only -o recall.jsonl\n"
      "rhapsode eval xquad-en --memory eval-memory --encode-all --distractors 9\n"

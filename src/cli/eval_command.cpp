@@ -81,6 +81,7 @@ class Evaluator {
     options.memory = settings.memory.options.folder;
     options.passages = settings.memory.ask.most_passages;
     options.best_first = settings.memory.ask.best_first;
+    options.heed_times = settings.memory.ask.heed_times;
     options.budget_tokens = settings.memory.ask.budget_tokens;
     // What `auto` would do for this model is what evaluations find out.
     options.policy =
@@ -111,6 +112,7 @@ class Evaluator {
     }
     subject.chain.deadline_ms = subject.judge.deadline_ms;
     subject.links = settings_.memory.ask.links;
+    subject.heed_times = options_.heed_times;
     subject.documents = plan.needed_documents();
     subject.encode = options_.encode;
     subject.on_progress = [&](const AddProgress& progress) {

@@ -150,7 +150,7 @@ constexpr OptionSpec kOptions[] = {
     {"best-first", 0, "", OptionGroup::kReading, kReads | kEval, kAny,
      "put the best passage first, where its stored keys and values are exact, instead of last",
      [](Settings& s) -> Slot { return &s.memory.ask.best_first; }},
-    {"heed-times", 0, "", OptionGroup::kReading, kReads, kAny,
+    {"heed-times", 0, "", OptionGroup::kReading, kReads | kSearch | kEval, kAny,
      "do not look for dates and superseded documents in the question",
      [](Settings& s) -> Slot { return &s.memory.ask.heed_times; }},
     {"cite", 0, "", OptionGroup::kReading, kReads, kAny,

@@ -25,6 +25,7 @@ Result<int> run_search(Invocation& invocation) {
   options.chain = settings.memory.ask.chain;
   options.links = settings.memory.ask.links;
   options.rank = settings.memory.ask.rank;
+  options.heed_times = settings.memory.ask.heed_times;
   if (settings.limit > 0) options.limit = settings.limit;
   options.filter = settings.memory.filter;
   if (!options.latent && !options.keywords) {

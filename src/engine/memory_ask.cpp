@@ -76,7 +76,8 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   std::lock_guard lock(impl_->mutex);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
-  RH_TRY(const Impl::QuestionTimes times, impl_->question_times(question, options.filter, true));
+  RH_TRY(const Impl::QuestionTimes times,
+         impl_->question_times(question, options.filter, options.heed_times));
   recall::RouteOptions route_options = Impl::route_options(times);
   route_options.count = options.limit;
   route_options.latent = options.latent;

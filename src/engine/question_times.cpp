@@ -39,7 +39,7 @@ bool asks_about_the_past(std::string_view question) {
 
 // By its identifier, its name, the last part of it, or its title.
 bool names_source(std::string_view question, const store::SourceRecord& source) {
-  constexpr size_t kShortestTitle = 12;
+  constexpr size_t kShortestTitle = 8;
   const std::string name = text::ascii_lower(source.name);
   const std::string file = name.substr(name.find_last_of('/') + 1);
   const std::string stem = file.substr(0, file.rfind('.'));

@@ -56,8 +56,10 @@ Status read_hotpot(const ReaderInput& input, DatasetBuilder& builder);
 Status read_nq_oracle(const ReaderInput& input, DatasetBuilder& builder);
 Status read_squad(const ReaderInput& input, DatasetBuilder& builder);
 Status read_cacheblend(const ReaderInput& input, DatasetBuilder& builder);
-Status read_passages(const ReaderInput& input, DatasetBuilder& builder);  // [{title, text}]
-Status read_timeqa(const ReaderInput& input, DatasetBuilder& builder);    // articles' paragraphs
+Status read_passages(const ReaderInput& input, DatasetBuilder& builder);          // [{title, text}]
+Status read_timeqa(const ReaderInput& input, DatasetBuilder& builder);            // articles' paragraphs
+Status read_timeqa_questions(const ReaderInput& input, DatasetBuilder& builder);  // whole articles, questions
+Status make_pep_successions(const ReaderInput& input, DatasetBuilder& builder);
 Status make_needles(const ReaderInput& input, DatasetBuilder& builder);
 Status make_pep_questions(const ReaderInput& input, DatasetBuilder& builder);
 

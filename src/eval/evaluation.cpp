@@ -65,6 +65,7 @@ Json Evaluation::settings() const {
           {"policy", rhapsode::to_string(options_.policy)},
           {"passages", options_.passages},
           {"best_first", options_.best_first},
+          {"heed_times", options_.heed_times},
           {"budget_tokens", options_.budget_tokens},
           {"max_tokens", task.max_tokens},
           {"recall_only", options_.recall_only},
@@ -221,6 +222,12 @@ Status Evaluation::answer(const ReadRequest& request, const Context& context, co
 
 void Evaluation::score_text(const Question& question, Record& record) {
   for (const std::string& metric : plan_.task().metrics) {
+    if (metric == "stale") {
+      // Of replies that name some value that was ever right.
+      const auto stale = stale_answer(record.prediction, question.answers, question.stale);
+      if (stale) record.scores["stale"] = *stale;
+      continue;
+    }
     double& score = record.scores[metric];
     if (metric == "em") score = exact_match(record.prediction, question.answers);
     if (metric == "f1") score = token_f1(record.prediction, question.answers);

@@ -56,6 +56,7 @@ Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& datase
   subject->judge_ = options.judge;
   subject->chain_ = options.chain;
   subject->links_ = options.links;
+  subject->heed_times_ = options.heed_times;
   RH_TRY(subject->engine_, Engine::open(options.engine));
   RH_TRY_STATUS(make_directories(options.folder / "documents"));
   MemoryOptions memory;
@@ -162,6 +163,7 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.budget_tokens = request.budget_tokens;
   options.most_passages = request.most_passages;
   options.best_first = request.best_first;
+  options.heed_times = heed_times_;
   options.max_tokens = request.max_tokens;
   options.cite = request.cite;
   options.abstain = false;
@@ -253,6 +255,7 @@ Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& questi
   if (signal == Signal::kChain) options.chain = chain_;
   options.links = links_;
   options.links.on = ranking.links || trained;
+  options.heed_times = heed_times_;
   RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, options));
   std::vector<PlacedPassage> ranked;
   for (const FoundPassage& one : found) {

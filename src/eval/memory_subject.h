@@ -30,6 +30,7 @@ struct MemorySubjectOptions {
   JudgeOptions judge;                  // of Signal::kJudged and kChain
   ChainOptions chain;                  // of Signal::kChain
   LinkOptions links;                   // of rankings with links, `on` aside
+  bool heed_times = true;              // what questions say of time is used
   std::vector<int> documents;          // those to be held, by number
   bool encode = false;                 // store KV of all of them now
   std::function<bool(const AddProgress&)> on_progress;
@@ -66,6 +67,7 @@ class MemorySubject final : public Subject {
   JudgeOptions judge_;
   ChainOptions chain_;
   LinkOptions links_;
+  bool heed_times_ = true;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Memory> memory_;  // behind the engine, which it refers to
   SubjectInfo info_;

@@ -51,6 +51,19 @@ double subspan_match(std::string_view prediction, std::span<const std::string> g
   });
 }
 
+std::optional<double> stale_answer(std::string_view prediction, std::span<const std::string> golds,
+                                   std::span<const std::string> stale) {
+  const std::string said = " " + normalise_answer(prediction) + " ";
+  const auto names = [&](const std::string& value) {
+    const std::string wanted = " " + normalise_answer(value) + " ";
+    if (said.size() <= 2 || wanted.size() <= 2) return false;
+    return said.find(wanted) != std::string::npos || wanted.find(said) != std::string::npos;
+  };
+  if (std::any_of(golds.begin(), golds.end(), names)) return 0.0;
+  if (std::any_of(stale.begin(), stale.end(), names)) return 1.0;
+  return std::nullopt;
+}
+
 double value_recall(std::string_view prediction, std::span<const std::string> values) {
   if (values.empty()) return 0;
   const std::vector<std::string> words = answer_words(prediction);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,11 @@ double exact_match(std::string_view prediction, std::span<const std::string> gol
 double token_f1(std::string_view prediction, std::span<const std::string> golds);
 // 1 when a normalised gold answer stands somewhere in the normalised prediction ("best-subspan EM").
 double subspan_match(std::string_view prediction, std::span<const std::string> golds);
+// Of a prediction that names a right value or one of another time: 1 when it names no right one, else 0;
+// nothing when it names neither. A value is named when one of the two, normalised, is a run of whole words of
+// the other.
+std::optional<double> stale_answer(std::string_view prediction, std::span<const std::string> golds,
+                                   std::span<const std::string> stale);
 // Share of the values that stand in the prediction, each as a whole run of words.
 double value_recall(std::string_view prediction, std::span<const std::string> values);
 

@@ -9,6 +9,19 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
+TEST(StaleAnswer, CountsRepliesThatNameAValueOfAnotherTime) {
+  const std::vector<std::string> golds = {"University of Arizona , Tucson"};
+  const std::vector<std::string> stale = {"Perimeter Institute , Canada"};
+  EXPECT_EQ(stale_answer("University of Arizona", golds, stale), 0.0);
+  EXPECT_EQ(stale_answer("the University of Arizona, Tucson.", golds, stale), 0.0);
+  EXPECT_EQ(stale_answer("Perimeter Institute", golds, stale), 1.0);
+  EXPECT_EQ(stale_answer("Not in the documents", golds, stale), std::nullopt);
+  EXPECT_EQ(stale_answer("", golds, stale), std::nullopt);
+  EXPECT_EQ(stale_answer("Perimeter Institute, Canada, then the University of Arizona, Tucson", golds, stale),
+            0.0);
+  EXPECT_EQ(stale_answer("Arizon", golds, stale), std::nullopt);  // whole words
+}
+
 TEST(ExactMatch, TakesTheBestGoldAnswer) {
   EXPECT_EQ(exact_match("the Paris!", Texts{"London", "paris"}), 1);
   EXPECT_EQ(exact_match("Paris, France", Texts{"London", "paris"}), 0);

@@ -22,6 +22,7 @@ struct Options {
   int distractors = -1;                    // beside the evidence; -1: as the task says
   int passages = 5;                        // read of what was found
   int depth = 0;                           // passages of a ranking that are kept; 0: as many as are measured
+  bool heed_times = true;                  // what questions say of time is used
   bool best_first = false;                 // of what was found, the best passage stands first, not last
   int budget_tokens = 2560;
   uint32_t seed = 0;  // of the selection and the intervals

@@ -275,4 +275,54 @@ Status make_pep_questions(const ReaderInput& input, DatasetBuilder& builder) {
   return {};
 }
 
+// Which PEP holds now where others have held before: of every chain of supersessions within the set, the last
+// one, asked for by the title of an earlier one; the earlier ones are stale.
+Status make_pep_successions(const ReaderInput& input, DatasetBuilder& builder) {
+  RH_TRY(const std::vector<Pep> peps, read_peps(input.path, builder));
+  std::map<std::string, const Pep*> by_number;
+  for (const Pep& pep : peps) by_number[pep.number] = &pep;
+  std::map<std::string, std::string> newer_of;
+  const auto link = [&](const std::string& older, const std::string& newer) {
+    if (older != newer && by_number.contains(older) && by_number.contains(newer)) newer_of[older] = newer;
+  };
+  for (const Pep& pep : peps) {
+    for (const char* field : {"Superseded-By", "Replaces"}) {
+      const auto found = pep.fields.find(field);
+      if (found == pep.fields.end()) continue;
+      const bool older = std::string_view(field) == "Superseded-By";
+      for (const std::string& other : split_list(found->second.value)) {
+        older ? link(pep.number, other) : link(other, pep.number);
+      }
+    }
+  }
+  for (const auto& [number, first] : newer_of) {
+    std::vector<std::string> earlier = {number};
+    std::string last = first;
+    while (newer_of.contains(last) && earlier.size() <= newer_of.size()) {
+      earlier.push_back(last);
+      last = newer_of[last];
+    }
+    if (std::find(earlier.begin(), earlier.end(), last) != earlier.end()) continue;  // a circle
+    Question question;
+    question.id = fmt::format("{}/succession", by_number[number]->file);
+    question.group = input.group;
+    question.text =
+        fmt::format("Which PEP is in force today in place of the PEP \"{}\"?", by_number[number]->title);
+    question.answers = pep_answers(last);
+    for (const std::string& old : earlier) {
+      for (const std::string& name : pep_answers(old)) question.stale.push_back(name);
+    }
+    Evidence evidence{{{by_number[last]->document, 0, 1}}};
+    for (const Pep& pep : peps) {
+      const auto field = pep.fields.find("Superseded-By");
+      if (pep.number == earlier.back() && field != pep.fields.end())
+        evidence.places.push_back(field->second.span);
+    }
+    question.own = evidence.places;
+    question.gold.push_back(std::move(evidence));
+    builder.add_question(std::move(question));
+  }
+  return {};
+}
+
 }  // namespace rhapsode::eval

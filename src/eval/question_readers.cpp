@@ -4,6 +4,7 @@
 #include <set>
 
 #include "eval/dataset_builder.h"
+#include "eval/metrics.h"
 #include "io/file.h"
 #include "io/gzip.h"
 
@@ -320,6 +321,81 @@ Status read_timeqa(const ReaderInput& input, DatasetBuilder& builder) {
       if (!text.empty()) builder.add_document(title, std::move(text));
     }
     RH_TRY_STATUS(status);
+  }
+  return {};
+}
+
+// One article as one document; returns where its paragraphs lie in it.
+std::pair<int, std::vector<Span>> add_article(const std::string& title,
+                                              const std::vector<std::string>& paragraphs,
+                                              DatasetBuilder& builder) {
+  std::string text;
+  std::vector<Span> places;
+  for (const std::string& paragraph : paragraphs) {
+    const size_t begin = text.size();
+    text += trimmed(paragraph);
+    places.push_back({0, begin, text.size()});
+    if (text.size() > begin) text += "\n\n";
+  }
+  const int document = builder.add_document(title, std::move(text));
+  for (Span& place : places) place.document = document;
+  return {document, places};
+}
+
+// The answers that an annotator marked, and the paragraphs they stand in.
+Status take_timeqa_answers(const Record& answers, size_t count, const std::vector<Span>& places,
+                           Question& question) {
+  Status status;
+  for (size_t i = 0; i < count; ++i) {
+    const Json* const marked = answers.element(i);
+    if (!marked) break;
+    const Record answer(*marked, "an answer", status);
+    const std::string text = trimmed(answer.text("answer"));
+    const auto paragraph = marked->is_object() ? marked->value("para", -1) : -1;
+    if (text.empty() || paragraph < 0 || static_cast<size_t>(paragraph) >= places.size()) continue;
+    question.answers.push_back(text);
+    if (question.gold.empty()) question.gold.push_back({});
+    question.gold.front().places.push_back(places[static_cast<size_t>(paragraph)]);
+  }
+  return status;
+}
+
+// What answers the other questions about the same relation of an article was, or will be, right at another
+// time.
+Status read_timeqa_questions(const ReaderInput& input, DatasetBuilder& builder) {
+  RH_TRY(const std::vector<Json> list, read_records(input.path));
+  Status status;
+  for (const Json& element : list) {
+    const Record article(element, input.path.string(), status);
+    const std::string index = article.text("index");
+    const auto [document, places] = add_article(wiki_title(index), article.texts("paras"), builder);
+    std::vector<Question> questions;
+    const Json asked = element.is_object() ? element.value("questions", Json::array()) : Json::array();
+    for (const Json& pair : asked) {
+      const Record record(pair, index, status);
+      const Json* const answers = record.element(1);
+      Question question;
+      question.id = fmt::format("{}/{}", index, questions.size());
+      question.group = input.group;
+      question.text = with_question_mark(record.element_text(0));
+      question.own.push_back({document});
+      RH_TRY_STATUS(status);
+      if (answers && answers->is_array()) {
+        RH_TRY_STATUS(
+            take_timeqa_answers(Record(*answers, index, status), answers->size(), places, question));
+      }
+      questions.push_back(std::move(question));
+    }
+    RH_TRY_STATUS(status);
+    for (Question& question : questions) {
+      for (const Question& other : questions) {
+        for (const std::string& value : other.answers) {
+          if (exact_match(value, question.answers) == 0) question.stale.push_back(value);
+        }
+      }
+      // Annotators found no answer to some: what they are asked for is not in the article.
+      if (!question.answers.empty()) builder.add_question(question);
+    }
   }
   return {};
 }

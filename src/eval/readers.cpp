@@ -13,15 +13,17 @@ struct NamedReader {
   const char* name;
   Reader read;
 };
-constexpr std::array<NamedReader, 9> kReaders{{{"musique", read_musique},
-                                               {"hotpot", read_hotpot},
-                                               {"nq-oracle", read_nq_oracle},
-                                               {"squad", read_squad},
-                                               {"cacheblend", read_cacheblend},
-                                               {"passages", read_passages},
-                                               {"timeqa", read_timeqa},
-                                               {"needles", make_needles},
-                                               {"peps", make_pep_questions}}};
+constexpr std::array<NamedReader, 11> kReaders{{{"musique", read_musique},
+                                                {"hotpot", read_hotpot},
+                                                {"nq-oracle", read_nq_oracle},
+                                                {"squad", read_squad},
+                                                {"cacheblend", read_cacheblend},
+                                                {"passages", read_passages},
+                                                {"timeqa", read_timeqa},
+                                                {"timeqa-questions", read_timeqa_questions},
+                                                {"pep-successions", make_pep_successions},
+                                                {"needles", make_needles},
+                                                {"peps", make_pep_questions}}};
 
 Status read_part(const Task& task, const DataPart& part, const std::filesystem::path& data_folder,
                  DatasetBuilder& builder) {

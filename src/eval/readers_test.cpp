@@ -92,6 +92,40 @@ TEST_F(Readers, NqDropsTestQuestionsWhosePassageMayHaveBeenTrainedOn) {
   EXPECT_THAT(load("nq-oracle", "nq.jsonl")->questions, SizeIs(4));
 }
 
+TEST_F(Readers, TimeqaKnowsWhatWasRightAtAnotherTime) {
+  write(
+      "t.json",
+      R"([{"index":"/wiki/Ann_Lee#P937","type":"P937","link":"/wiki/Ann_Lee","paras":["Ann Lee","At A , then B ."],
+      "questions":[["Where from 2001 to 2002?",[{"para":1,"from":3,"end":4,"answer":"A"}]],
+                   ["Where from 2003 to 2004",[{"para":1,"from":11,"end":12,"answer":"B"}]],
+                   ["Where in 2009?",[]]]}])");
+  const auto dataset = load("timeqa-questions", "t.json");
+  ASSERT_TRUE(dataset.ok()) << dataset.error().message;
+  ASSERT_THAT(dataset->documents, SizeIs(1));
+  EXPECT_EQ(dataset->documents[0].text, "Ann Lee\n\nAt A , then B .\n\n");
+  ASSERT_THAT(dataset->questions, SizeIs(2));  // the third has no answer
+  const Question& question = dataset->questions[1];
+  EXPECT_EQ(question.text, "Where from 2003 to 2004?");
+  EXPECT_THAT(question.answers, ElementsAre("B"));
+  EXPECT_THAT(question.stale, ElementsAre("A"));
+  EXPECT_EQ(question.gold[0].places[0], (Span{0, 9, 24}));
+  write("bad.json", R"([{"index":"/wiki/A","paras":[],"questions":[[1,2]]}])");
+  EXPECT_FALSE(load("timeqa-questions", "bad.json").ok());
+}
+
+TEST_F(Readers, PepSuccessionsEndWithTheLastOfTheChain) {
+  write("1.rst", "PEP: 1\nTitle: First ways\nSuperseded-By: 2\n\nText.\n");
+  write("2.rst", "PEP: 2\nTitle: Second ways\n\nText.\n");
+  write("3.rst", "PEP: 3\nTitle: Third ways\nReplaces: 2, 99\n\nText.\n");
+  const auto dataset = load("pep-successions", ".");
+  ASSERT_TRUE(dataset.ok()) << dataset.error().message;
+  ASSERT_THAT(dataset->questions, SizeIs(2));
+  EXPECT_EQ(dataset->questions[0].text, "Which PEP is in force today in place of the PEP \"First ways\"?");
+  EXPECT_THAT(dataset->questions[0].answers, ElementsAre("PEP 3", "3"));
+  EXPECT_THAT(dataset->questions[0].stale, ElementsAre("PEP 1", "1", "PEP 2", "2"));
+  EXPECT_THAT(dataset->questions[1].stale, ElementsAre("PEP 2", "2"));
+}
+
 TEST_F(Readers, SquadAndCacheblend) {
   write("s.json", R"({"data":[{"title":"Super_Bowl","paragraphs":[{"context":"It was in May.","qas":[
                       {"id":"q1","question":"When?","answers":[{"text":"May","answer_start":10}]}]}]}]})");

@@ -13,7 +13,7 @@
 namespace rhapsode::eval {
 namespace {
 
-constexpr std::array<std::string_view, 5> kMetrics{"em", "f1", "subspan", "values", "cacheblend_f1"};
+constexpr std::array<std::string_view, 6> kMetrics{"em", "f1", "subspan", "values", "stale", "cacheblend_f1"};
 constexpr size_t kMostBytes = 1 << 20;
 
 // Takes keys out of one table and remembers the first complaint; keys that nobody took are complaints too.

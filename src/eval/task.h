@@ -49,7 +49,8 @@ struct Task {
   std::string sha256;  // of the file
 };
 
-// The metrics that a task may name: "em", "f1", "subspan", "values", "cacheblend_f1".
+// The metrics that a task may name: "em", "f1", "subspan", "values", "stale",
+// "cacheblend_f1".
 bool is_answer_metric(std::string_view name);
 
 Result<Task> parse_task(std::string_view toml, const std::string& label);

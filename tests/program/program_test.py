@@ -23,9 +23,8 @@ TIMING_FIELDS = ["load_ms", "queue_ms", "tokenize_ms", "prefill_ms", "ttft_ms", 
                  "prefill_tokens_per_s", "decode_tokens_per_s"]
 MODEL_FIELDS = ["name", "architecture", "weights", "file_bytes", "parameters", "layers", "heads", "kv_heads",
                 "head_dim", "vocabulary", "trained_context_tokens", "kv_bytes_per_token"]
-COMMANDS = ["add", "ask", "search", "chat", "list", "show", "forget", "remember", "facts", "stats", "verify", "export", "import",
-            "generate",
-            "pull", "inspect", "bench", "eval", "routing", "calibrate", "config"]
+COMMANDS = ["add", "ask", "search", "chat", "list", "show", "forget", "remember", "facts", "stats", "verify", "export",
+            "import", "generate", "pull", "inspect", "bench", "eval", "routing", "calibrate", "config"]
 
 
 class Generate(ProgramCase):
