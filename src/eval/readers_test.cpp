@@ -93,9 +93,8 @@ TEST_F(Readers, NqDropsTestQuestionsWhosePassageMayHaveBeenTrainedOn) {
 }
 
 TEST_F(Readers, TimeqaKnowsWhatWasRightAtAnotherTime) {
-  write(
-      "t.json",
-      R"([{"index":"/wiki/Ann_Lee#P937","type":"P937","link":"/wiki/Ann_Lee","paras":["Ann Lee","At A , then B ."],
+  write("t.json",
+        R"([{"index":"/wiki/Ann_Lee#P937","type":"P937","paras":["Ann Lee","At A , then B ."],
       "questions":[["Where from 2001 to 2002?",[{"para":1,"from":3,"end":4,"answer":"A"}]],
                    ["Where from 2003 to 2004",[{"para":1,"from":11,"end":12,"answer":"B"}]],
                    ["Where in 2009?",[]]]}])");
