@@ -76,7 +76,7 @@ struct FactReport {
 };
 
 // One message of a conversation.
-struct SaidMessage {
+struct HeardMessage {
   std::string text;
   std::string speaker;  // "Ana": who "I" is; empty: the user
   std::string stamp;    // ISO 8601; empty: unknown, and then dates in it are unknown too
@@ -86,7 +86,7 @@ struct SaidMessage {
 
 // By rules, without a model; in the order of the text. `known`: facts of the same user, for "forget that" and
 // "actually ..." (newest last; Memory::facts() gives them). Cost: O(text).
-std::vector<FactStatement> find_facts(const SaidMessage& message, const std::vector<FactInfo>& known = {});
+std::vector<FactStatement> find_facts(const HeardMessage& message, const std::vector<FactInfo>& known = {});
 
 struct FactReading {
   std::vector<FactStatement> statements;
@@ -95,7 +95,7 @@ struct FactReading {
 };
 // By the engine's model, which answers under a JSON schema: one generation. What it says is kept only where
 // its value stands in the message.
-Result<FactReading> ask_model_for_facts(Engine& engine, const SaidMessage& message);
+Result<FactReading> ask_model_for_facts(Engine& engine, const HeardMessage& message);
 
 struct RememberOptions {
   Engine* model = nullptr;  // asked where rules find nothing; null: never
@@ -107,7 +107,7 @@ struct RememberReport {
   int generated_tokens = 0;
 };
 // Finds and records what a message says.
-Result<RememberReport> remember(Memory& memory, const SaidMessage& message,
+Result<RememberReport> remember(Memory& memory, const HeardMessage& message,
                                 const RememberOptions& options = {});
 
 }  // namespace rhapsode

@@ -172,12 +172,11 @@ struct SourceInfo {
   uint64_t bytes = 0;
   int passages = 0;
   uint64_t tokens = 0;
-  std::string added;                            // ISO 8601
-  std::string event_time;                       // empty: unknown
-  std::string user = {};                        // whose own it is; empty: everybody's
-  std::string identifier = {};                  // by which other documents call it: "PEP 333"; empty: none
-  std::vector<std::string> superseded_by = {};  // sources, newest first
-  std::vector<std::string> supersedes = {};     // sources
+  std::string added;            // ISO 8601
+  std::string event_time;       // empty: unknown
+  std::string user = {};        // whose own it is; empty: everybody's
+  std::string identifier = {};  // by which other documents call it: "PEP 333"; empty: none
+  std::vector<std::string> superseded_by = {}, supersedes = {};  // sources
 };
 
 struct VersionInfo {
@@ -212,18 +211,13 @@ struct ForgetReport {
 };
 
 struct MemoryStats {
-  std::string model;
-  std::string fingerprint;
-  int sources = 0;
-  int versions = 0;
+  std::string model, fingerprint;
+  int sources = 0, versions = 0;
   int contents = 0;  // distinct ones
-  int passages = 0;
-  int passages_with_kv = 0;
+  int passages = 0, passages_with_kv = 0;
   uint64_t tokens = 0;
   uint64_t text_bytes = 0;  // compressed, on disk
-  uint64_t catalog_bytes = 0;
-  uint64_t code_bytes = 0;
-  uint64_t kv_bytes = 0;
+  uint64_t catalog_bytes = 0, code_bytes = 0, kv_bytes = 0;
   uint64_t kv_cap_bytes = 0;        // 0: none
   uint64_t stale_bytes = 0;         // in segments, belonging to nothing
   uint64_t foreign_kv_entries = 0;  // of another fingerprint, invisible

@@ -31,7 +31,7 @@ std::string text_of(const Json& fact, const char* key) {
   return at != fact.end() && at->is_string() ? text::one_line(at->get<std::string>()) : std::string();
 }
 
-FactStatement statement_of(const Json& fact, const SaidMessage& message) {
+FactStatement statement_of(const Json& fact, const HeardMessage& message) {
   FactStatement statement;
   statement.subject = text_of(fact, "subject");
   const std::string lower = text::ascii_lower(statement.subject);
@@ -55,7 +55,7 @@ FactStatement statement_of(const Json& fact, const SaidMessage& message) {
 
 }  // namespace
 
-Result<FactReading> ask_model_for_facts(Engine& engine, const SaidMessage& message) {
+Result<FactReading> ask_model_for_facts(Engine& engine, const HeardMessage& message) {
   Request request;
   const std::string who = message.speaker.empty() ? "the user" : message.speaker;
   request.messages = {

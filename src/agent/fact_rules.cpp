@@ -94,7 +94,7 @@ std::string clean_value(std::string value) {
 
 class FactFinder {
  public:
-  FactFinder(const SaidMessage& message, const std::vector<FactInfo>& known)
+  FactFinder(const HeardMessage& message, const std::vector<FactInfo>& known)
       : message_(message), known_(known) {
     me_ = !message.speaker.empty() ? message.speaker : !message.user.empty() ? message.user : "the user";
   }
@@ -330,7 +330,7 @@ class FactFinder {
 
   // What the words would state is taken back, if that is what is recorded.
   bool retract_said(const std::string& words) {
-    SaidMessage said = message_;
+    HeardMessage said = message_;
     said.text = words;
     const std::vector<FactStatement> stated = FactFinder(said, known_).find();
     if (stated.empty()) return false;
@@ -436,7 +436,7 @@ class FactFinder {
     return compiled;
   }
 
-  const SaidMessage& message_;
+  const HeardMessage& message_;
   const std::vector<FactInfo>& known_;
   std::string me_;
   std::string quote_;
@@ -446,7 +446,7 @@ class FactFinder {
 
 }  // namespace
 
-std::vector<FactStatement> find_facts(const SaidMessage& message, const std::vector<FactInfo>& known) {
+std::vector<FactStatement> find_facts(const HeardMessage& message, const std::vector<FactInfo>& known) {
   return FactFinder(message, known).find();
 }
 

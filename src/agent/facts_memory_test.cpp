@@ -110,7 +110,7 @@ TEST_F(FactsTest, M9TwoMovesKeepOneIdAndLinkedVersions) {
 
 TEST_F(FactsTest, AMessageToldTwiceIsRecordedOnceAndUsersKeepTheirOwn) {
   auto memory = open();
-  const SaidMessage message{"My dog is called Rex.", "Ana", "2026-01-01", "id-1", "ana"};
+  const HeardMessage message{"My dog is called Rex.", "Ana", "2026-01-01", "id-1", "ana"};
   EXPECT_EQ(remember(*memory, message)->report.recorded, 1);
   const auto again = remember(*memory, message);
   EXPECT_EQ(again->report.recorded, 0);

@@ -7,7 +7,7 @@
 
 namespace rhapsode {
 
-Result<RememberReport> remember(Memory& memory, const SaidMessage& message, const RememberOptions& options) {
+Result<RememberReport> remember(Memory& memory, const HeardMessage& message, const RememberOptions& options) {
   SourceFilter mine;
   mine.user = message.user;
   mine.all_users = message.user.empty();  // facts of everybody: which ones is looked at below

@@ -236,11 +236,8 @@ struct KvExtent {
 };
 
 struct CatalogStats {
-  int sources = 0;
-  int versions = 0;
-  int contents = 0;
-  int passages = 0;
-  int passages_with_kv = 0;
+  int sources = 0, versions = 0, contents = 0;
+  int passages = 0, passages_with_kv = 0;
   uint64_t tokens = 0;
   uint64_t text_bytes = 0;
   uint64_t catalog_bytes = 0;
