@@ -213,9 +213,9 @@ struct RoutingOptions {
 };
 
 struct VerifyOptions {
-  bool all_users = false;  // needed where sources are users' own: the report names sources
-  double sample = 0.05;    // share of passages to encode again, at least one
+  double sample = 0.05;  // share of passages to encode again, at least one
   uint32_t seed = 0;
+  bool all_users = false;  // needed where sources are users' own: the report names sources
 };
 
 }  // namespace rhapsode

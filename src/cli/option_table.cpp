@@ -95,9 +95,6 @@ constexpr OptionSpec kOptions[] = {
     {"supersedes", 0, "SOURCE", OptionGroup::kAdding, kAdds, kAny,
      "what is added takes the place of this source, named as list does or by its identifier (PEP 333)",
      [](Settings& s) -> Slot { return &s.memory.add.supersedes; }},
-    {"speaker", 0, "NAME", OptionGroup::kAdding, kRemember | kConfig, kAny,
-     "who says it: who I and my are (empty: the user)",
-     [](Settings& s) -> Slot { return &s.memory.remember.speaker; }},
     {"at", 0, "TIME", OptionGroup::kAdding, kRemember | kConfig, kAny,
      "when it was said; yesterday counts from then (empty: unknown)",
      [](Settings& s) -> Slot { return &s.memory.remember.at; }},
@@ -210,7 +207,7 @@ constexpr OptionSpec kOptions[] = {
     {"other-conversations", 0, "", OptionGroup::kConversation, kTalks, kAny,
      "also recall what was said in the memory's other conversations",
      [](Settings& s) -> Slot { return &s.memory.other_conversations; }},
-    {"speaker", 0, "NAME", OptionGroup::kConversation, kTalks, kAny,
+    {"speaker", 0, "NAME", OptionGroup::kConversation, kTalks | kRemember, kAny,
      "who is talking (empty: the user)",
      [](Settings& s) -> Slot { return &s.memory.speaker; }},
 

@@ -48,7 +48,7 @@ void print_facts(const std::vector<FactInfo>& facts, bool history, Terminal& ter
 
 Result<int> run_remember(Invocation& invocation) {
   const MemorySettings& settings = invocation.settings.memory;
-  HeardMessage message{invocation.arguments.front(), settings.remember.speaker, settings.remember.at,
+  HeardMessage message{invocation.arguments.front(), settings.speaker, settings.remember.at,
                        settings.remember.id, settings.filter.user};
   if (message.text == "-") {
     RH_TRY(message.text, read_standard_input("the message on standard input"));

@@ -45,8 +45,7 @@ struct BenchSettings {
 
 // What `remember` is told, and by whom.
 struct RememberSettings {
-  std::string speaker;  // empty: the user
-  std::string at;       // empty: unknown
+  std::string at;  // empty: unknown
   std::string id;
   bool ask_model = false;
 };

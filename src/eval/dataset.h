@@ -41,10 +41,10 @@ struct Question {
   std::string text;
   std::vector<std::string> answers;  // any of them is right; the first is the one to be likely
   std::vector<std::string> values;   // all of them are asked for (value_recall); empty: no such question
-  std::vector<std::string> stale;    // what was right at another time, or was superseded
   std::vector<Evidence> gold;        // all of them are needed
   std::vector<Span> own;             // what it came with, gold and distractors, in its order
   int answer_tokens = 0;             // most to generate; 0: as the task says
+  std::vector<std::string> stale;    // what was right at another time, or was superseded
 };
 
 struct Dataset {
