@@ -218,13 +218,12 @@ struct MemoryStats {
   uint64_t tokens = 0;
   uint64_t text_bytes = 0;  // compressed, on disk
   uint64_t catalog_bytes = 0, code_bytes = 0, kv_bytes = 0;
-  uint64_t kv_cap_bytes = 0;        // 0: none
-  uint64_t stale_bytes = 0;         // in segments, belonging to nothing
-  uint64_t foreign_kv_entries = 0;  // of another fingerprint, invisible
-  uint64_t quarantined = 0;         // damaged extents set aside
-  uint64_t kv_hits = 0;             // passages read from stored KV, since this memory was opened
-  uint64_t kv_misses = 0;           // made from text instead
-  bool approximate = false;         // passages are found by an index; else by scanning all routing keys
+  uint64_t kv_cap_bytes = 0;            // 0: none
+  uint64_t stale_bytes = 0;             // in segments, belonging to nothing
+  uint64_t foreign_kv_entries = 0;      // of another fingerprint, invisible
+  uint64_t quarantined = 0;             // damaged extents set aside
+  uint64_t kv_hits = 0, kv_misses = 0;  // passages read from stored KV, or text, since this was opened
+  bool approximate = false;             // passages are found by an index; else by scanning all routing keys
   int indexed_passages = 0;
   uint64_t index_bytes = 0;
   std::string index_problem;     // why there is no index although the memory is large enough

@@ -9,7 +9,6 @@
 
 namespace rhapsode {
 
-
 Memory::Memory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Memory::~Memory() = default;
 
