@@ -5,6 +5,7 @@
 
 #include "recall/chain.h"
 #include "recall/judge.h"
+#include "recall/time_preference.h"
 
 namespace rhapsode {
 
@@ -92,6 +93,9 @@ Result<recall::Route> Memory::Impl::RouteStages::run(recall::RouteOptions option
   const bool several = route_.ranked.size() > 1;
   if (plan_.evidence && several) {
     RH_TRY_STATUS(evidence());
+    if (options.period) {
+      RH_TRY_STATUS(recall::prefer_time(*memory_.catalog, *options.period, wanted, route_.ranked));
+    }
   } else if (plan_.judge.candidates > 0 && several) {
     RH_TRY_STATUS(judge());
   }
