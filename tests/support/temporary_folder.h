@@ -1,22 +1,22 @@
 // A test fixture with a folder of its own, removed at the end.
 #pragma once
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include <atomic>
 #include <filesystem>
+#include <string>
 
 namespace rhapsode::test {
 
 class TemporaryFolder : public testing::Test {
  protected:
   TemporaryFolder() {
-    static std::atomic<int> counter{0};
-    folder_ =
-        std::filesystem::temp_directory_path() / fmt::format("rhapsode-test-{}-{}", ::getpid(), counter++);
-    std::filesystem::create_directories(folder_);
+    // Never one that a killed test left behind: process ids come again.
+    std::string name = (std::filesystem::temp_directory_path() / "rhapsode-test-XXXXXX").string();
+    const char* made = ::mkdtemp(name.data());
+    EXPECT_NE(made, nullptr) << name;
+    folder_ = made ? made : name;
   }
   ~TemporaryFolder() override {
     std::error_code ignored;
