@@ -156,6 +156,8 @@ struct Conversation::Impl {
   Status close_full(bool at_border, TurnUsage& usage);
   Status close(LiveSegment segment, TurnUsage& usage);
   Status store(LiveSegment& segment, TurnUsage& usage);
+  // Writes down what the segment's KV saw, before any of it is stored; the KV as it will be stored.
+  Result<std::vector<std::byte>> begin_spill(LiveSegment& segment);
   Status put_passage(LiveSegment& segment, const PassageDraft& draft, TurnUsage& usage);
   Status store_kv_anew(LiveSegment& segment);
   std::string fingerprint_of(const LiveSegment& segment) const;

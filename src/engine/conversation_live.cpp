@@ -227,16 +227,20 @@ Status Conversation::Impl::store(LiveSegment& segment, TurnUsage& usage) {
   return memory.sync_index();
 }
 
-Status Conversation::Impl::put_passage(LiveSegment& segment, const PassageDraft& draft, TurnUsage& usage) {
-  const uint64_t before = memory.encoder->evaluated_tokens();
-  RH_TRY(const DraftCodes made, encode_draft(*memory.encoder, *memory.whitening, draft));
-  usage.index_tokens += static_cast<int>(memory.encoder->evaluated_tokens() - before);
-  RH_TRY(const std::vector<std::byte> kv,
-         store::encode_pinned_kv(segment.pages, memory.stored_kv, segment.size()));
+Result<std::vector<std::byte>> Conversation::Impl::begin_spill(LiveSegment& segment) {
+  RH_TRY(std::vector<std::byte> kv, store::encode_pinned_kv(segment.pages, memory.stored_kv, segment.size()));
   segment.stored.spilled = true;
   segment.stored.spill = {fingerprint_of(segment), memory.kv_fingerprint, segment.first_position()};
   const std::vector<int64_t> saw(segment.saw.begin(), segment.saw.end());
   RH_TRY_STATUS(log.set_spill(segment.stored.passage, segment.stored.spill, saw));
+  return kv;
+}
+
+Status Conversation::Impl::put_passage(LiveSegment& segment, const PassageDraft& draft, TurnUsage& usage) {
+  const uint64_t before = memory.encoder->evaluated_tokens();
+  RH_TRY(const DraftCodes made, encode_draft(*memory.encoder, *memory.whitening, draft));
+  usage.index_tokens += static_cast<int>(memory.encoder->evaluated_tokens() - before);
+  RH_TRY(const std::vector<std::byte> kv, begin_spill(segment));
   store::EncodedPassage passage{
       0, made.chunks, memory.whitening->id(), made.codes, segment.stored.spill.fingerprint, kv};
   Status put = memory.catalog->put_encoded(segment.stored.content, std::span(&passage, 1));
@@ -246,12 +250,7 @@ Status Conversation::Impl::put_passage(LiveSegment& segment, const PassageDraft&
 }
 
 Status Conversation::Impl::store_kv_anew(LiveSegment& segment) {
-  RH_TRY(const std::vector<std::byte> kv,
-         store::encode_pinned_kv(segment.pages, memory.stored_kv, segment.size()));
-  segment.stored.spilled = true;
-  segment.stored.spill = {fingerprint_of(segment), memory.kv_fingerprint, segment.first_position()};
-  const std::vector<int64_t> saw(segment.saw.begin(), segment.saw.end());
-  RH_TRY_STATUS(log.set_spill(segment.stored.passage, segment.stored.spill, saw));
+  RH_TRY(const std::vector<std::byte> kv, begin_spill(segment));
   known[segment.stored.passage] = segment.stored;
   const store::KvRecord record{segment.stored.passage, kv};
   const Status put = memory.catalog->put_kv(segment.stored.spill.fingerprint, std::span(&record, 1));

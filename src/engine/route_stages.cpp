@@ -24,10 +24,6 @@ std::vector<int64_t> ids_of(std::span<const recall::Ranked> ranked) {
   return ids;
 }
 
-bool by_score(const recall::Ranked& a, const recall::Ranked& b) {
-  return a.score != b.score ? a.score > b.score : a.passage < b.passage;
-}
-
 }  // namespace
 
 Status RoutePlan::check() const {
@@ -68,7 +64,7 @@ Result<RoutePlan> Memory::Impl::route_plan(RoutePlan plan, RankBy rank, bool all
   if (!plan.evidence) return plan;
   if (!plan.links.on) {
     return make_error(ErrorKind::kInvalidArgument,
-                      "ranking by evidence follows links: leave out --links off or --rank evidence");
+                      "ranking by evidence follows links: leave out --no-links or --rank evidence");
   }
   if (!evidence) {
     return make_error(
@@ -209,7 +205,7 @@ Status Memory::Impl::RouteStages::chain() {
                          [&](const recall::Ranked& one) { return one.passage == id; });
     });
     RH_TRY(std::vector<recall::Ranked> more, memory_.router->score(*memory_.catalog, near, route_));
-    std::sort(more.begin(), more.end(), by_score);
+    std::sort(more.begin(), more.end(), recall::ranks_before);
     if (more.size() > kMostNeighbours) more.resize(kMostNeighbours);
     for (recall::Ranked& one : more) one.via = links.way_from(one.passage, ids_of(pool));
     pool.insert(pool.end(), more.begin(), more.end());

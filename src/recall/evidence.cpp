@@ -299,8 +299,7 @@ void rank_evidence(const EvidenceRow& weights, std::vector<EvidenceCandidate>& c
     candidate.ranked.score = evidence_score(weights, candidate.row);
   }
   std::sort(candidates.begin(), candidates.end(), [](const EvidenceCandidate& a, const EvidenceCandidate& b) {
-    return a.ranked.score != b.ranked.score ? a.ranked.score > b.ranked.score
-                                            : a.ranked.passage < b.ranked.passage;
+    return ranks_before(a.ranked, b.ranked);
   });
 }
 

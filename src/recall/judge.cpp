@@ -35,9 +35,7 @@ void judge_again(std::vector<Ranked>& ranked) {
   for (Ranked& one : ranked) {
     one.score = (one.judged ? by_judge.z(*one.judged) : 0) + kFindWeight * by_find.z(one.score);
   }
-  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.passage < b.passage;
-  });
+  std::sort(ranked.begin(), ranked.end(), ranks_before);
 }
 
 }  // namespace rhapsode::recall

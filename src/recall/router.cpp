@@ -125,9 +125,7 @@ Result<Route> Router::route(const store::Catalog& catalog, const std::string& qu
   }
   const std::vector<int64_t> ids(candidates.begin(), candidates.end());
   RH_TRY(route.ranked, score_with(catalog, ids, route, latent));
-  std::sort(route.ranked.begin(), route.ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.passage < b.passage;
-  });
+  std::sort(route.ranked.begin(), route.ranked.end(), ranks_before);
   if (options.period) RH_TRY_STATUS(prefer_time(catalog, *options.period, options.count, route.ranked));
   if (static_cast<int>(route.ranked.size()) > options.count) route.ranked.resize(options.count);
   return route;

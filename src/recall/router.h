@@ -46,6 +46,11 @@ struct Ranked {
   std::vector<float> evidence = {};              // what a trained ranker weighed (evidence.h)
 };
 
+// The order of every ranking: best first, ties by lower id.
+inline bool ranks_before(const Ranked& a, const Ranked& b) {
+  return a.score != b.score ? a.score > b.score : a.passage < b.passage;
+}
+
 // The weight of a term that `count` of `passages` passages hold (Robertson and Sparck Jones, as BM25's).
 double inverse_frequency(double passages, double count);
 

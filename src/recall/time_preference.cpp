@@ -20,9 +20,7 @@ Status prefer_time(const store::Catalog& catalog, const text::DatePeriod& at, in
     RH_TRY(const std::string text, catalog.passage_text(ranked[i].passage));
     ranked[i].score += kMostTimeBonus * text::time_fit(text, at);
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.passage < b.passage;
-  });
+  std::stable_sort(ranked.begin(), ranked.end(), ranks_before);
   return {};
 }
 
