@@ -113,6 +113,7 @@ constexpr Command kCommands[] = {
      "rhapsode eval timeqa --contexts routed --no-heed-times -o plain.jsonl\n"
      "rhapsode eval peps --contexts gold,routed --baseline gold --passages 3\n"
      "rhapsode eval nq-open-oracle --pool all --recall-only -o recall.jsonl\n"
+     "rhapsode eval multihop-dev --pool all --pool-tokens 65536 --part 2/10\n"
      "rhapsode eval xquad-en --memory eval-memory --encode-all --distractors 9\n"
      "rhapsode eval citations --no-fidelity --seed 7 --commit v0.2 --json\n"
      "rhapsode eval needles-books --policy full --budget 4000\n"

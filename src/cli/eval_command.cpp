@@ -1,4 +1,5 @@
 // `rhapsode eval`: measures a model and its memory on a task, or compares two results files.
+#include <algorithm>
 #include <ctime>
 
 #include "cli/command.h"
@@ -98,7 +99,7 @@ class Evaluator {
     // One memory for each pool, task and model: none ever holds more than what it is asked about.
     subject.folder =
         (options_.memory.empty() ? scratch_.make("eval") : options_.memory) /
-        fmt::format("{}-{}-{}-{}", task_.name, options_.pool, model_name_, task_.sha256.substr(0, 8));
+        fmt::format("{}-{}-{}-{}", task_.name, pool_name(), model_name_, task_.sha256.substr(0, 8));
     subject.whitening = settings_.memory.options.whitening;
     subject.ranker = settings_.memory.options.ranker;
     subject.instruction = task_.instruction;
@@ -126,6 +127,15 @@ class Evaluator {
     terminal_.clear_status();
     for (const std::string& problem : opened->notes()) note(problem);
     return opened;
+  }
+
+  // A pool of limited size is another one for other questions.
+  std::string pool_name() const {
+    if (options_.pool_tokens == 0) return options_.pool;
+    std::string part = options_.part.empty() ? "all" : options_.part;
+    std::replace(part.begin(), part.end(), '/', 'o');
+    return fmt::format("{}-{}-{}-of-{}-seed-{}", options_.pool, options_.pool_tokens, part, options_.limit,
+                       options_.seed);
   }
 
   std::filesystem::path output_path() const {

@@ -53,26 +53,29 @@ Json Evaluation::settings() const {
   const Task& task = plan_.task();
   Json contexts = Json::array();
   for (const Context& context : plan_.contexts()) contexts.push_back(to_string(context));
-  return {{"task", task.name},
-          {"task_sha256", task.sha256},
-          {"model", info.model},
-          {"weights", info.weights},
-          {"fingerprint", info.fingerprint},
-          {"contexts", std::move(contexts)},
-          {"pool", options_.pool},
-          {"documents", plan_.dataset().documents.size()},
-          {"distractors", options_.distractors >= 0 ? options_.distractors : task.distractors},
-          {"policy", rhapsode::to_string(options_.policy)},
-          {"passages", options_.passages},
-          {"best_first", options_.best_first},
-          {"heed_times", options_.heed_times},
-          {"budget_tokens", options_.budget_tokens},
-          {"max_tokens", task.max_tokens},
-          {"recall_only", options_.recall_only},
-          {"fidelity", options_.fidelity},
-          {"seed", options_.seed},
-          {"baseline", options_.baseline},
-          {"limit", plan_.questions().size()}};
+  Json settings{{"task", task.name},
+                {"task_sha256", task.sha256},
+                {"model", info.model},
+                {"weights", info.weights},
+                {"fingerprint", info.fingerprint},
+                {"contexts", std::move(contexts)},
+                {"pool", options_.pool},
+                {"documents", plan_.dataset().documents.size()},
+                {"distractors", options_.distractors >= 0 ? options_.distractors : task.distractors},
+                {"policy", rhapsode::to_string(options_.policy)},
+                {"passages", options_.passages},
+                {"best_first", options_.best_first},
+                {"heed_times", options_.heed_times},
+                {"budget_tokens", options_.budget_tokens},
+                {"max_tokens", task.max_tokens},
+                {"recall_only", options_.recall_only},
+                {"fidelity", options_.fidelity},
+                {"seed", options_.seed},
+                {"baseline", options_.baseline},
+                {"limit", plan_.questions().size()}};
+  if (!options_.part.empty()) settings["part"] = options_.part;
+  if (options_.pool_tokens > 0) settings["pool_tokens"] = options_.pool_tokens;
+  return settings;
 }
 
 Status Evaluation::run(ResultsFile& results,

@@ -176,6 +176,34 @@ TEST_F(EvaluationTest, DistractorsAreNeighboursThatDoNotAnswer) {
   EXPECT_THAT(documents, testing::UnorderedElementsAre(1, 3));
 }
 
+TEST_F(EvaluationTest, AGrowingPoolKeepsWhatASmallerOneHeld) {
+  options_.contexts = "routed";
+  options_.part = "1/2";
+  options_.pool_tokens = 1;
+  const Plan smallest = *plan();
+  ASSERT_THAT(smallest.questions(), SizeIs(1));
+  const int asked = smallest.questions().front();
+  EXPECT_THAT(smallest.needed_documents(), ElementsAre(asked));  // its evidence, whatever the size
+  std::vector<int> before = smallest.needed_documents();
+  for (const int tokens : {12, 17, 100}) {
+    options_.pool_tokens = tokens;
+    const std::vector<int> grown = plan()->needed_documents();
+    EXPECT_TRUE(std::includes(grown.begin(), grown.end(), before.begin(), before.end()));
+    EXPECT_GT(grown.size(), before.size());
+    before = grown;
+  }
+  EXPECT_THAT(before, SizeIs(4));
+  options_.part = "2/2";
+  EXPECT_THAT(plan()->questions(), ElementsAre(1 - asked));
+}
+
+TEST_F(EvaluationTest, PartsThatAreNoneAreRefused) {
+  for (const char* part : {"0/2", "3/2", "1/3", "1", "1/", "/2", "1/2x", "-1/2", "a/b", "1/0"}) {
+    options_.part = part;
+    EXPECT_THAT(plan().error().message, HasSubstr("'" + options_.part + "' is no part of 2 questions"));
+  }
+}
+
 TEST_F(EvaluationTest, CitationsAreJudgedAmongRightAnswersOnly) {
   task_.cite = true;
   options_.contexts = "full";

@@ -19,11 +19,13 @@ struct Options {
   std::string commit;                      // of the program measured; empty: its version
   ReadPolicy policy = ReadPolicy::kReuse;  // how found passages are read: as text when kFull or kPrefix
   int limit = 0;                           // questions, a seeded selection; 0: as the task says
-  int distractors = -1;                    // beside the evidence; -1: as the task says
-  int passages = 5;                        // read of what was found
-  int depth = 0;                           // passages of a ranking that are kept; 0: as many as are measured
-  bool heed_times = true;                  // what questions say of time is used
-  bool best_first = false;                 // of what was found, the best passage stands first, not last
+  std::string part;         // "2/10": the second of ten equal runs of the selection; empty: all
+  int pool_tokens = 0;      // size of the pool, a seeded selection, at 4 bytes a token; 0: all
+  int distractors = -1;     // beside the evidence; -1: as the task says
+  int passages = 5;         // read of what was found
+  int depth = 0;            // passages of a ranking that are kept; 0: as many as are measured
+  bool heed_times = true;   // what questions say of time is used
+  bool best_first = false;  // of what was found, the best passage stands first, not last
   int budget_tokens = 2560;
   uint32_t seed = 0;  // of the selection and the intervals
   bool resume = false;

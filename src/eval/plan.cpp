@@ -1,7 +1,8 @@
 #include "eval/plan.h"
 
 #include <algorithm>
-#include <set>
+#include <charconv>
+#include <numeric>
 
 #include "eval/metrics.h"
 #include "eval/random.h"
@@ -12,6 +13,7 @@ namespace {
 
 // Neighbours looked at for each distractor wanted: many hold an answer and are passed over.
 constexpr size_t kCandidates = 200;
+constexpr int64_t kBytesOfToken = 4;  // as lengths of pools are published
 
 // What a task's list of contexts must hold for one to be allowed.
 Context::Kind allowed_as(const Context& context) {
@@ -40,6 +42,26 @@ Status check_baseline(const std::string& baseline) {
   return make_error(ErrorKind::kInvalidArgument, "'{}' is no context to compare with", baseline);
 }
 
+// "2/10" of the questions in the order drawn.
+Result<std::vector<int>> part_of(std::vector<int> questions, const std::string& part) {
+  if (part.empty()) return questions;
+  size_t number = 0, parts = 0;
+  const char* const end = part.data() + part.size();
+  const auto first = std::from_chars(part.data(), end, number);
+  const bool divided = first.ec == std::errc() && first.ptr != end && *first.ptr == '/';
+  const auto second = divided ? std::from_chars(first.ptr + 1, end, parts) : first;
+  if (!divided || second.ec != std::errc() || second.ptr != end || number < 1 || number > parts ||
+      parts > questions.size()) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "'{}' is no part of {} questions; 2/10 is the second of ten equal parts", part,
+                      questions.size());
+  }
+  const auto at = [&](size_t count) {
+    return questions.begin() + static_cast<ptrdiff_t>(questions.size() * count / parts);
+  };
+  return std::vector<int>(at(number - 1), at(number));
+}
+
 }  // namespace
 
 Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options& options) {
@@ -54,8 +76,9 @@ Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options&
     }
   }
   plan.distractors_ = options.distractors >= 0 ? options.distractors : task.distractors;
-  plan.questions_ =
-      draw_questions(dataset, options.limit > 0 ? options.limit : task.limit, task.seed + options.seed);
+  plan.pool_tokens_ = options.pool_tokens;
+  const int limit = options.limit > 0 ? options.limit : task.limit;
+  RH_TRY(plan.questions_, part_of(draw_questions(dataset, limit, task.seed + options.seed), options.part));
   if (plan.distractors_ > 0) plan.search_ = std::make_shared<const Bm25>(dataset.documents);
   return plan;
 }
@@ -103,16 +126,38 @@ std::vector<Span> Plan::own_places(const Question& question) const {
   return places;
 }
 
+void Plan::fill_pool(std::set<int>& needed) const {
+  int64_t bytes = 0;
+  const auto size_of = [&](int number) {
+    return static_cast<int64_t>(dataset_->documents[static_cast<size_t>(number)].text.size());
+  };
+  for (const int number : needed) bytes += size_of(number);
+  std::vector<int> others(dataset_->documents.size());
+  std::iota(others.begin(), others.end(), 0);
+  Random(seed_, "pool").shuffle(others);
+  for (const int number : others) {
+    if (bytes >= pool_tokens_ * kBytesOfToken) return;
+    if (needed.insert(number).second) bytes += size_of(number);
+  }
+}
+
 std::vector<int> Plan::needed_documents() const {
   std::set<int> needed;
-  if (searches()) {
+  if (searches() && pool_tokens_ == 0) {
     for (size_t i = 0; i < dataset_->documents.size(); ++i) needed.insert(static_cast<int>(i));
-  } else {
-    for (const int number : questions_) {
-      for (const Span& place : own_places(question(number))) needed.insert(place.document);
-      for (const Span& place : gold_places(question(number))) needed.insert(place.document);
-    }
+    return {needed.begin(), needed.end()};
   }
+  const bool own = std::any_of(contexts_.begin(), contexts_.end(),
+                               [](const Context& context) { return context.kind == Context::Kind::kOwn; });
+  for (const int number : questions_) {
+    // Any place of a piece of evidence will do, so none of them may be missing.
+    for (const Evidence& evidence : question(number).gold) {
+      for (const Span& place : evidence.places) needed.insert(place.document);
+    }
+    if (!own && searches()) continue;
+    for (const Span& place : own_places(question(number))) needed.insert(place.document);
+  }
+  if (searches()) fill_pool(needed);
   return {needed.begin(), needed.end()};
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,9 @@ class Plan {
   std::vector<Span> own_places(const Question& question) const;
   // Whether everything must be in the memory, or only what questions come with.
   bool searches() const;
-  // The documents that the memory has to hold, ascending.
+  // The documents that the memory has to hold, ascending. A pool of limited size holds what the questions
+  // need, whatever its size, and fills up with others in one seeded order: a larger pool holds all of a
+  // smaller one.
   std::vector<int> needed_documents() const;
   // Numbers of the pieces of evidence that a passage holds.
   static std::vector<int> gold_in(const Question& question, const Span& passage);
@@ -44,11 +47,13 @@ class Plan {
   Plan(const Task& task, const Dataset& dataset, const Options& options)
       : task_(&task), dataset_(&dataset), seed_(options.seed) {}
   std::vector<Span> neighbours(const Question& question, const std::vector<Span>& gold) const;
+  void fill_pool(std::set<int>& needed) const;
 
   const Task* task_;
   const Dataset* dataset_;
   uint64_t seed_;
   int distractors_ = -1;
+  int pool_tokens_ = 0;
   std::vector<Context> contexts_;
   std::vector<int> questions_;
   std::shared_ptr<const Bm25> search_;  // null without distractors
