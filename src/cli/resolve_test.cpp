@@ -102,7 +102,7 @@ TEST_F(ConfigTest, ValuesOfEveryKind) {
   EXPECT_EQ(bench.engine.kv_cap_bytes, 4096u);
 }
 
-TEST_F(ConfigTest, UnknownKeysNameLineAndNearest) {
+TEST_F(ConfigTest, UnknownKeysNameLineAndNearest) {  // G6
   EXPECT_EQ(refusal("# comment\n\ntemprature = 1\n"),
             "3: unknown key 'temprature'; did you mean 'temperature'?");
   EXPECT_EQ(refusal("xyzzy = 1\n"), "1: unknown key 'xyzzy'");

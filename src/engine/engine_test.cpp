@@ -566,7 +566,7 @@ TEST_F(EngineTest, TraceNamesEveryStage) {
   }
 }
 
-TEST_F(EngineTest, OptionsAreCheckedAtOpening) {
+TEST_F(EngineTest, OptionsAreCheckedAtOpening) {  // G8
   auto expect_refused = [&](const char* word) {
     auto engine = Engine::open(options_);
     ASSERT_FALSE(engine.ok());

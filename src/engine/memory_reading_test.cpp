@@ -132,6 +132,44 @@ TEST_F(MemoryTest, MemoriesThatAreAskedOnceTakeTheirShareOfSelfChecks) {
   EXPECT_LT(checked, kMemories);
 }
 
+// Every number format of stored KV is moved to other positions, and stays as close as where it was made.
+TEST_F(MemoryTest, G5EveryNumberFormatIsMoved) {
+  for (int i = 0; i < 4; ++i) {
+    write("d" + std::to_string(i) + ".txt", paragraphs(6, "lamp" + std::to_string(i)));
+  }
+  std::vector<std::vector<float>> exact;
+  const std::pair<KvStorage, const char*> formats[] = {
+      {KvStorage::kF32, "f32"}, {KvStorage::kF16, "f16"}, {KvStorage::kBF16, "bf16"}, {KvStorage::kI8, "i8"}};
+  for (const auto& [stored, name] : formats) {
+    EngineOptions pages;
+    pages.model = test::tiny_model_path(kTinyModel);
+    pages.kv_cap_bytes = 64 << 20;
+    pages.kv_type = stored;
+    auto engine = Engine::open(pages);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    MemoryOptions options = this->options();
+    options.folder = folder_ / name;
+    auto memory = Memory::open(**engine, options);
+    ASSERT_TRUE(memory.ok()) << memory.error().message;
+    add(**memory);
+    const AskOptions asked = asking("Where is lamp3?", ReadPolicy::kReuse);
+    int moved = 0;
+    for (const PassageReading& reading : ask(**memory, asked).readings) moved += reading.approximate_tokens;
+    EXPECT_GT(moved, 0) << name;
+    const auto scored = (*memory)->score(asked, "in the hall of the house");
+    ASSERT_TRUE(scored.ok()) << scored.error().message;
+    if (exact.empty()) exact = scored->logits;
+    ASSERT_EQ(scored->logits.size(), exact.size());
+    for (size_t t = 0; t < exact.size(); ++t) {
+      float furthest = 0;
+      for (size_t v = 0; v < exact[t].size(); ++v) {
+        furthest = std::max(furthest, std::abs(exact[t][v] - scored->logits[t][v]));
+      }
+      EXPECT_LT(furthest, 0.1f) << name << ", token " << t;
+    }
+  }
+}
+
 TEST_F(MemoryTest, TheVerdictOnInt8HoldsForMemoriesThatStoreIt) {
   write("a.txt", paragraphs(6, "lamp"));
   const fs::path home = folder_ / "home";

@@ -1,5 +1,8 @@
 // The engine on real weights: what tiny random models cannot show. Slow tier.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "engine/llama_peer.h"
 #include "engine/parity.h"
@@ -63,7 +66,7 @@ TEST_P(RealModel, ChatTurnEndsAndReadsLikeText) {
   EXPECT_NE(response.text.find("Paris"), std::string::npos) << response.text;
 }
 
-TEST_P(RealModel, EveryKvTypeStaysCloseToFloat32) {
+TEST_P(RealModel, EveryKvTypeStaysCloseToFloat32) {  // G7
   RH_REQUIRE_MODEL(path, GetParam());
   auto source_of = [&](kernels::KvType type, std::unique_ptr<engine::ModelRunner>& runner) {
     engine::RunnerOptions options;
@@ -85,6 +88,37 @@ TEST_P(RealModel, EveryKvTypeStaysCloseToFloat32) {
                 report.mean_kl, report.equal_share(), report.max_abs_logit_diff);
     EXPECT_LT(report.mean_kl, 0.05);
   }
+}
+
+// Lookups among as many lookalikes, and far from where they are asked: where rounding of keys would first
+// tell.
+TEST_P(RealModel, G7LookupsHoldInEveryKvType) {
+  RH_REQUIRE_MODEL(path, GetParam());
+  constexpr int kFacts = 20;
+  const auto code = [](int i) { return fmt::format("{:04x}", i * 7919 % 65536); };
+  std::string facts;
+  for (int i = 1; i <= kFacts; ++i) facts += fmt::format("Box {:04} holds code {}.\n", i, code(i));
+  facts += long_text(30);
+  std::map<KvStorage, int> right;
+  for (const KvStorage type : {KvStorage::kF16, KvStorage::kBF16, KvStorage::kI8}) {
+    EngineOptions options;
+    options.model = path;
+    options.kv_cap_bytes = 1ull << 30;
+    options.kv_type = type;
+    auto engine = Engine::open(options).value();
+    for (int i = 1; i <= kFacts; ++i) {
+      Request request;
+      request.text = facts + fmt::format("\nBox {:04} holds code", i);
+      request.max_tokens = 6;
+      const std::string text = engine->run(request).value().text;
+      right[type] += text.substr(0, text.find('.')) == " " + code(i);
+    }
+  }
+  std::printf("  right of %d: f16 %d, bf16 %d, int8 %d\n", kFacts, right[KvStorage::kF16],
+              right[KvStorage::kBF16], right[KvStorage::kI8]);
+  if (right[KvStorage::kF16] < kFacts / 4) GTEST_SKIP() << "this model looks nothing up";
+  EXPECT_GE(right[KvStorage::kBF16], right[KvStorage::kF16] - 2);
+  EXPECT_GE(right[KvStorage::kI8], right[KvStorage::kF16] - 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RealModel, ::testing::Values("smollm2-135m", "qwen2.5-coder-0.5b"),
