@@ -212,18 +212,18 @@ struct ForgetReport {
 
 struct MemoryStats {
   std::string model, fingerprint;
-  int sources = 0, versions = 0;
-  int contents = 0;  // distinct ones
+  int sources = 0, versions = 0, contents = 0;  // contents: distinct ones
   int passages = 0, passages_with_kv = 0;
   uint64_t tokens = 0;
-  uint64_t text_bytes = 0;  // compressed, on disk
-  uint64_t catalog_bytes = 0, code_bytes = 0, kv_bytes = 0;
-  uint64_t kv_cap_bytes = 0;            // 0: none
-  uint64_t stale_bytes = 0;             // in segments, belonging to nothing
-  uint64_t foreign_kv_entries = 0;      // of another fingerprint, invisible
-  uint64_t quarantined = 0;             // damaged extents set aside
-  uint64_t kv_hits = 0, kv_misses = 0;  // passages read from stored KV, or text, since this was opened
-  bool approximate = false;             // passages are found by an index; else by scanning all routing keys
+  uint64_t text_bytes = 0, catalog_bytes = 0, code_bytes = 0, kv_bytes = 0;  // on disk, texts compressed
+  uint64_t kv_cap_bytes = 0;                                                 // 0: none
+  uint64_t stale_bytes = 0;         // in segments, belonging to nothing
+  uint64_t foreign_kv_entries = 0;  // of another fingerprint, invisible
+  uint64_t quarantined = 0;         // damaged extents set aside
+  // Passages read from stored KV, or text, since this was opened; stored, but slower than from their text.
+  uint64_t kv_hits = 0, kv_misses = 0, kv_outrun = 0;
+  uint64_t kv_resident_bytes = 0, kv_ram_bytes = 0;  // of passages: in pages, and beside a GPU's
+  bool approximate = false;  // passages are found by an index; else by scanning all routing keys
   int indexed_passages = 0;
   uint64_t index_bytes = 0;
   std::string index_problem;     // why there is no index although the memory is large enough

@@ -57,6 +57,8 @@ struct EngineOptions {
   int pass_ms = 250;       // aim for a pass while somebody waits for the next token: shorter prefill chunks
   uint64_t kv_cap_bytes = 0;          // bytes of KV pages, prefix cache included; 0: a quarter of the memory,
                                       // or what the GPU has to spare
+  uint64_t kv_ram_cap_bytes = 0;      // with a GPU: pinned memory of the host that keeps KV of a memory's
+                                      // passages beside it; 0: an eighth of the memory
   bool prefix_cache = true;           // keep and reuse the KV of exact prefixes
   SparseDecodeOptions sparse_decode;  // off by default
   bool deterministic = false;         // same bytes whatever the cache, batch and thread count; slower

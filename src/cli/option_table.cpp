@@ -337,6 +337,9 @@ constexpr OptionSpec kOptions[] = {
      "most memory for keys and values, such as 2GiB (0: a quarter of the memory, or what the GPU can "
      "spare)",
      [](Settings& s) -> Slot { return &s.engine.kv_cap_bytes; }},
+    {"kv-ram-cap", 0, "SIZE", OptionGroup::kEngine, kRunsModel, kAny,
+     "with a GPU: most memory of the host that keeps passages' keys and values beside it (0: an eighth)",
+     [](Settings& s) -> Slot { return &s.engine.kv_ram_cap_bytes; }},
     {"prefix-cache", 0, "", OptionGroup::kEngine, kRunsModel, kAny,
      "do not keep and reuse the keys and values of equal beginnings",
      [](Settings& s) -> Slot { return &s.engine.prefix_cache; }},

@@ -125,6 +125,13 @@ Status Memory::Asking::load_pages() {
     }
     if (quarantine) quarantine(passage);
   };
+  upkeep.outrun = [&](int64_t passage) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i].passage == passage) {
+        reading_.misses[i] = "its stored KV lies on a slower disk: made from its text";
+      }
+    }
+  };
   RH_TRY(reading_.pages, memory_.tier->load(*memory_.catalog, wanted, upkeep));
   return {};
 }

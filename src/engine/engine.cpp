@@ -120,6 +120,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
                                   ? runner_options.sparse.bounds.block_bytes(impl->runner->kv_shape())
                                   : 0;
   RH_TRY(impl->pool, impl->runner->make_pool(options.kv_cap_bytes, bounds_bytes));
+  RH_TRY(impl->ram_pool, impl->runner->make_ram_pool(options.kv_ram_cap_bytes));
   impl->scheduler = std::make_unique<engine::Scheduler>(
       *impl->runner, *impl->pool, impl->tracer,
       engine::SchedulerOptions{options.batch_tokens, options.pass_ms, options.prefix_cache});

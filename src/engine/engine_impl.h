@@ -25,6 +25,7 @@ struct Engine::Impl {
   std::unique_ptr<engine::ModelRunner> runner;
   std::unique_ptr<engine::PromptBuilder> prompts;
   std::unique_ptr<store::PagePool> pool;
+  std::unique_ptr<store::PagePool> ram_pool;  // beside a GPU's; else null
   int context_tokens = 0;
   double load_ms = 0;
   std::atomic<int64_t> next_id{1};

@@ -19,6 +19,7 @@ namespace {
 
 // Everything that changes a passage's KV but is not a setting; raised when the encoder changes.
 constexpr char kEncoderVersion[] = "1";
+constexpr int kMostDiskThreads = 8;  // that read KV: more do not make a disk faster
 // The model that is taking a memory over, until all of it is encoded again.
 constexpr char kAdoptingSetting[] = "adopting";
 constexpr char kInstruction[] =
@@ -191,7 +192,9 @@ Status Memory::Impl::make_parts(const std::string& instruction) {
   const int threads = engine->options.threads > 0 ? engine->options.threads : usable_cores();
   RH_TRY(finder, make_finder(whitening->dimensions(), threads));
   router = std::make_unique<recall::Router>(*encoder, *frame, *whitening, *finder);
-  tier = std::make_unique<recall::KvTier>(*passes, *encoder, kv_fingerprint, stored_kv);
+  tier = std::make_unique<recall::KvTier>(
+      *passes, *encoder, kv_fingerprint,
+      recall::KvTierOptions{stored_kv, engine->ram_pool.get(), std::min(threads, kMostDiskThreads)});
   // At most half of the engine's pages: the rest is for what requests compute themselves.
   tier->set_cap(engine->pool->stats().cap_bytes / 2);
   engine->scheduler->set_reclaimer(this, [this](int blocks) { return tier->reclaim(blocks); });

@@ -291,8 +291,11 @@ Result<MemoryStats> Memory::stats(bool all_users) {
   stats.stale_bytes = stored.stale_bytes;
   stats.foreign_kv_entries = stored.foreign_kv_entries;
   stats.quarantined = stored.quarantined;
-  stats.kv_hits = tier.memory_hits + tier.disk_hits;
+  stats.kv_hits = tier.memory_hits + tier.ram_hits + tier.disk_hits;
   stats.kv_misses = tier.encoded;
+  stats.kv_outrun = tier.outrun;
+  stats.kv_resident_bytes = tier.bytes;
+  stats.kv_ram_bytes = tier.ram_bytes;
   const recall::FinderStats finding = impl_->finder->stats();
   stats.approximate = finding.approximate;
   stats.indexed_passages = static_cast<int>(finding.indexed);

@@ -60,6 +60,13 @@ Result<std::unique_ptr<store::PagePool>> ModelRunner::make_pool(uint64_t cap_byt
   return store::PagePool::create(kv_shape_, cap, bounds_bytes, std::move(memory));
 }
 
+Result<std::unique_ptr<store::PagePool>> ModelRunner::make_ram_pool(uint64_t cap_bytes) {
+  std::unique_ptr<kernels::PageMemory> memory = backend_->new_page_memory()->new_staging();
+  if (!memory) return std::unique_ptr<store::PagePool>();
+  const uint64_t cap = cap_bytes > 0 ? cap_bytes : memory->suggested_bytes();
+  return store::PagePool::create(kv_shape_, cap, 0, std::move(memory));
+}
+
 Status ModelRunner::load_wide(const RunnerOptions& options) {
   RH_TRY(model::GgufFile file, model::GgufFile::open(options.wide_model));
   wide_file_ = std::make_unique<model::GgufFile>(std::move(file));

@@ -64,6 +64,9 @@ class ModelRunner {
   const kernels::KvShape& kv_shape() const { return kv_shape_; }
   // A pool of pages that this model's passes can read; a cap of 0: as many bytes as its memory has to spare.
   Result<std::unique_ptr<store::PagePool>> make_pool(uint64_t cap_bytes, size_t bounds_bytes = 0);
+  // A pool of the host's memory beside that one; null where pages lie on the host. A cap of 0: as many bytes
+  // as such memory has to spare.
+  Result<std::unique_ptr<store::PagePool>> make_ram_pool(uint64_t cap_bytes);
   kernels::Backend& backend() { return *backend_; }
 
  private:

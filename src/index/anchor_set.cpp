@@ -10,8 +10,8 @@
 #include <memory>
 #include <new>
 
+#include "base/parallel.h"
 #include "index/code_scan_kernels.h"
-#include "index/parallel.h"
 #include "index/whitening.h"
 #include "index/whitening_product.h"
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <new>
 
+#include "base/parallel.h"
 #include "index/code_scan_kernels.h"
-#include "index/parallel.h"
 #include "index/scan_question.h"
 
 namespace rhapsode::index {

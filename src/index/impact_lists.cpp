@@ -8,8 +8,8 @@
 #include <memory>
 #include <new>
 
+#include "base/parallel.h"
 #include "index/code_scan_kernels.h"
-#include "index/parallel.h"
 
 namespace rhapsode::index {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/parallel.h"
 #include "index/candidate_choice.h"
-#include "index/parallel.h"
 
 namespace rhapsode::index {
 namespace {

@@ -52,6 +52,16 @@ class HostPageMemory final : public PageMemory {
 
 }  // namespace
 
+Status PageMemory::copy_all_in(std::span<const CopyIn> copies) {
+  for (const CopyIn& copy : copies) RH_TRY_STATUS(copy_in(copy.to, copy.from));
+  return {};
+}
+
+Status PageMemory::copy_all_out(std::span<const CopyOut> copies) {
+  for (const CopyOut& copy : copies) RH_TRY_STATUS(copy_out(copy.from, copy.to));
+  return {};
+}
+
 std::unique_ptr<PageMemory> host_page_memory() {
   return std::make_unique<HostPageMemory>();
 }

@@ -26,6 +26,24 @@ class PageMemory {
   virtual Status copy_in(std::byte* to, std::span<const std::byte> from) = 0;
   virtual Status copy_out(const std::byte* from, std::span<std::byte> to) = 0;
   virtual Status copy_within(const std::byte* from, std::byte* to, size_t bytes) = 0;
+
+  // Many copies at once: a device has them all on the way before it waits.
+  struct CopyIn {
+    std::byte* to = nullptr;
+    std::span<const std::byte> from;
+  };
+  struct CopyOut {
+    const std::byte* from = nullptr;
+    std::span<std::byte> to;
+  };
+  virtual Status copy_all_in(std::span<const CopyIn> copies);
+  virtual Status copy_all_out(std::span<const CopyOut> copies);
+
+  // Host memory from and to which this memory's copies are fastest; null where it lies on the host itself.
+  virtual std::unique_ptr<PageMemory> new_staging() { return nullptr; }
+  // To be called before a part of the region is first written, where a memory takes its time over that
+  // (staging). kNoSpace: this part cannot be had; do without it.
+  virtual Status prepare(std::span<const std::byte> /*part*/) { return {}; }
 };
 
 // Address space of this process: pages of memory are taken when first written. Suggests a quarter of the

@@ -1,16 +1,22 @@
-// The KV of passages, ready to be read: in memory, else from disk, else made from text again.
+// The KV of passages, ready to be read: in the pages that passes read, else in pinned memory of the host,
+// else on disk, else made from text again.
 //
 // Pages loaded stay pinned here, least recently used out first, under a cap of bytes; the engine takes pages
-// back through reclaim() when its requests need them. KV made from text is handed to `keep`, so that the next
-// reader finds it on disk. A damaged extent is quarantined, counted and made again.
-// Threads: load() by one thread at a time; reclaim(), drop() and the const functions by any. Cost: a hit
-// costs nothing; disk one read and a copy a passage; text its prefill.
+// back through reclaim() when its requests need them. Where passes read the memory of a GPU, whatever is
+// loaded or made stays in a second tier as well, pinned memory of the host, under the cap of its pool, from
+// which it comes back at the speed of the bus. KV made from text is handed to `keep`, so that the next reader
+// finds it on disk. A damaged extent is quarantined, counted and made again.
+//
+// Load or make: with a tier of the host (hence a GPU), reading and making are measured as they happen, and
+// passages are made from text where that is clearly faster than their disk; a few of each batch go the other
+// way, so that both measurements stay true. That needs KV stored as pages have it, so that both give the
+// same. Threads: load() by one thread at a time; reclaim(), drop() and the const functions by any. Cost: a
+// hit costs nothing; host memory one copy; disk a read, a check and a copy a passage, on several threads;
+// text its prefill.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -18,6 +24,7 @@
 
 #include "base/result.h"
 #include "recall/encoder.h"
+#include "recall/passage_pages.h"
 #include "store/catalog.h"
 
 namespace rhapsode::recall {
@@ -28,23 +35,44 @@ struct KvWanted {
 };
 
 struct KvTierStats {
-  uint64_t memory_hits = 0;
+  uint64_t memory_hits = 0;  // in pages
+  uint64_t ram_hits = 0;     // in the host's memory beside them
   uint64_t disk_hits = 0;
-  uint64_t encoded = 0;
+  uint64_t encoded = 0;  // made from text
+  uint64_t outrun = 0;   // of those: stored, but their disk is slower
   uint64_t quarantined = 0;
   uint64_t bytes = 0;
+  uint64_t ram_bytes = 0;
 };
 
-// What load() finds out for the store's sake. Either may be empty; reading goes on whatever they do.
+// What load() finds out for the store's sake. Any may be empty; reading goes on whatever they do.
 struct KvUpkeep {
   std::function<void(std::span<const store::KvRecord> made)> keep;  // from text just now
   std::function<void(int64_t passage)> quarantine;                  // its extent is damaged
+  std::function<void(int64_t passage)> outrun;  // it is made from text, which is faster than its disk
+};
+
+struct KvTierOptions {
+  kernels::KvType stored = kernels::KvType::kF16;
+  store::PagePool* ram = nullptr;  // pages of the host; null: passes read the host's memory anyway
+  int threads = 1;                 // that read the disk
+};
+
+// How much is done in a second, the latest measurements counting most.
+class MeasuredRate {
+ public:
+  void add(double amount, double seconds);
+  bool known() const { return rate_ > 0; }
+  double seconds(double amount) const { return amount / rate_; }
+
+ private:
+  double rate_ = 0;
 };
 
 class KvTier {
  public:
-  KvTier(PassRunner& runner, Encoder& encoder, std::string fingerprint, kernels::KvType stored)
-      : runner_(runner), encoder_(encoder), fingerprint_(std::move(fingerprint)), stored_(stored) {}
+  KvTier(PassRunner& runner, Encoder& encoder, std::string fingerprint, const KvTierOptions& options)
+      : runner_(runner), encoder_(encoder), fingerprint_(std::move(fingerprint)), options_(options) {}
 
   // Pins of each passage's pages, in the order asked for.
   Result<std::vector<std::vector<store::PagePin>>> load(const store::Catalog& catalog,
@@ -59,27 +87,34 @@ class KvTier {
   KvTierStats stats() const;
 
  private:
-  struct Entry {
-    std::vector<store::PagePin> pages;
-    std::list<int64_t>::iterator recency;
-  };
-  std::vector<store::PagePin> share(int64_t passage);  // empty: not here
-  void insert(int64_t passage, std::span<const store::PagePin> pages);
-  Result<std::vector<store::PagePin>> from_disk(const store::Catalog& catalog, const KvWanted& wanted,
-                                                const KvUpkeep& upkeep);
-  int evict_locked(int blocks, bool unused_only);
+  struct Loading;
+  void share_resident(Loading& loading);
+  Status bring_from_ram(Loading& loading);
+  Status bring_from_disk(Loading& loading);
+  Status make_from_text(Loading& loading);
+  // Which of the passages on disk are to be made from text, although they are there.
+  std::vector<bool> outrun(const Loading& loading, std::span<const size_t> on_disk,
+                           std::span<const store::KvExtent> extents) const;
+  Status read_extents(Loading& loading, std::span<const size_t> numbers,
+                      std::span<const store::KvExtent> extents);
+  Result<std::vector<std::byte>> to_extent(const Loading& loading, size_t i) const;
+  // Exclusive pages of the host's tier; none when it is full of what is being read.
+  std::vector<store::PagePin> ram_pages(int count);
+  void insert(int64_t passage, std::span<const store::PagePin> pages,
+              std::span<const store::PagePin> ram_pages);
 
   PassRunner& runner_;
   Encoder& encoder_;
   std::string fingerprint_;
-  kernels::KvType stored_;
+  KvTierOptions options_;
+  MeasuredRate disk_;  // bytes; load()'s
+  MeasuredRate text_;  // tokens; load()'s
 
   mutable std::mutex mutex_;
-  std::map<int64_t, Entry> entries_;  // guarded by mutex_
-  std::list<int64_t> recency_;        // most recent first; guarded by mutex_
-  uint64_t blocks_ = 0;               // guarded by mutex_
-  uint64_t cap_bytes_ = UINT64_MAX;   // guarded by mutex_
-  KvTierStats stats_;                 // guarded by mutex_
+  PassagePages resident_;            // guarded by mutex_
+  PassagePages ram_;                 // guarded by mutex_
+  uint64_t cap_bytes_ = UINT64_MAX;  // guarded by mutex_
+  KvTierStats stats_;                // guarded by mutex_
 };
 
 }  // namespace rhapsode::recall

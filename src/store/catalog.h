@@ -157,6 +157,10 @@ class Catalog {
   Result<std::optional<KvExtent>> kv_extent(std::string_view fingerprint, int64_t passage) const;
   // kCorrupt: damaged, quarantine() it. kNotFound: a writer has removed it meanwhile.
   Status read_kv(const KvExtent& extent, std::span<std::byte> bytes) const;
+  // Many, on several threads: use(i, bytes) is called once for each extent read and checked, on any of the
+  // threads, and gives what becomes of it. [extents] what became of each, as of read_kv().
+  using UseKv = std::function<Status(size_t i, std::span<const std::byte> bytes)>;
+  std::vector<Status> read_kv(std::span<const KvExtent> extents, int threads, const UseKv& use) const;
   // Lets go of views and files of an earlier state, if another process has committed since. Reading calls
   // follow other processes' commits anyway.
   Status refresh();
@@ -168,6 +172,8 @@ class Catalog {
  private:
   friend class ConversationLog;  // conversation_log.h: the part of the catalog that conversations are
   explicit Catalog(std::unique_ptr<CatalogState> state);
+  // A failed read in the words of read_kv().
+  Status explained(const KvExtent& extent, Status read) const;
   std::unique_ptr<CatalogState> state_;
 };
 

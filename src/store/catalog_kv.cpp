@@ -1,6 +1,8 @@
 // Catalog: KV extents under their cap.
 #include <algorithm>
+#include <atomic>
 
+#include "base/parallel.h"
 #include "store/catalog_state.h"
 
 namespace rhapsode::store {
@@ -189,7 +191,38 @@ Result<std::optional<KvExtent>> Catalog::kv_extent(std::string_view fingerprint,
 }
 
 Status Catalog::read_kv(const KvExtent& extent, std::span<std::byte> bytes) const {
-  const Status read = state_->segments.read(SegmentKind::kKv, extent.extent, bytes);
+  return explained(extent, state_->segments.read(SegmentKind::kKv, extent.extent, bytes));
+}
+
+std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, int threads, const UseKv& use) const {
+  std::vector<Status> done(extents.size());
+  std::vector<std::shared_ptr<const SegmentReader>> readers(extents.size());
+  for (size_t i = 0; i < extents.size(); ++i) {
+    auto reader = state_->segments.reader(SegmentKind::kKv, extents[i].extent.segment);
+    if (reader.ok()) {
+      readers[i] = std::move(*reader);
+    } else {
+      done[i] = reader.error();
+    }
+  }
+  std::atomic<size_t> next{0};
+  run_on_threads(std::min(threads, static_cast<int>(extents.size())), [&] {
+    std::vector<std::byte> room;  // kept from one extent to the next: fresh memory costs as much as the read
+    for (size_t i = next++; i < extents.size(); i = next++) {
+      if (!readers[i]) continue;
+      done[i] = readers[i]->check(extents[i].extent);
+      if (!done[i].ok()) continue;
+      if (room.size() < extents[i].extent.bytes) room.resize(extents[i].extent.bytes);
+      const std::span<std::byte> bytes = std::span(room).first(extents[i].extent.bytes);
+      done[i] = readers[i]->read(extents[i].extent, bytes);
+      if (done[i].ok()) done[i] = use(i, bytes);
+    }
+  });
+  for (size_t i = 0; i < extents.size(); ++i) done[i] = explained(extents[i], std::move(done[i]));
+  return done;
+}
+
+Status Catalog::explained(const KvExtent& extent, Status read) const {
   if (read.ok() || (read.error().kind != ErrorKind::kCorrupt && read.error().kind != ErrorKind::kNotFound))
     return read;
   // A writer may have evicted or moved it since the extent was asked for: that is no damage.

@@ -21,13 +21,41 @@ HostPages::HostPages(std::span<const PagePin> pins) : pins_(pins) {
   }
 }
 
+void describe_alike(const kernels::Page& from, kernels::Page& to) {
+  to.count = from.count;
+  to.consecutive = from.consecutive;
+  to.positions = from.positions;
+}
+
+Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to) {
+  if (from.empty()) return {};
+  const PagePool& source = from.front().pool();
+  const PagePool& target = to.front().pool();
+  const size_t bytes = target.shape().block_bytes();
+  Status copied;
+  if (source.memory().host_addressable()) {
+    std::vector<kernels::PageMemory::CopyIn> copies;
+    for (size_t i = 0; i < from.size(); ++i) copies.push_back({to[i]->data, std::span(from[i]->data, bytes)});
+    copied = target.memory().copy_all_in(copies);
+  } else {
+    std::vector<kernels::PageMemory::CopyOut> copies;
+    for (size_t i = 0; i < from.size(); ++i) copies.push_back({from[i]->data, std::span(to[i]->data, bytes)});
+    copied = source.memory().copy_all_out(copies);
+  }
+  RH_TRY_STATUS(copied);
+  for (size_t i = 0; i < from.size(); ++i) describe_alike(*from[i].get(), *to[i].get());
+  return {};
+}
+
 Result<HostPages> HostPages::reading(std::span<const PagePin> pins) {
   HostPages pages(pins);
+  if (pages.copies_.empty()) return pages;
+  const PagePool& pool = pins.front().pool();
+  std::vector<kernels::PageMemory::CopyOut> copies;
   for (size_t i = 0; i < pages.copies_.size(); ++i) {
-    const PagePool& pool = pins[i].pool();
-    RH_TRY_STATUS(
-        pool.memory().copy_out(pins[i]->data, std::span(pages.copies_[i].data, pool.shape().block_bytes())));
+    copies.push_back({pins[i]->data, std::span(pages.copies_[i].data, pool.shape().block_bytes())});
   }
+  RH_TRY_STATUS(pool.memory().copy_all_out(copies));
   return pages;
 }
 
@@ -36,14 +64,14 @@ HostPages HostPages::writing(std::span<const PagePin> pins) {
 }
 
 Status HostPages::write_back() {
+  if (copies_.empty()) return {};
+  const PagePool& pool = pins_.front().pool();
+  std::vector<kernels::PageMemory::CopyIn> copies;
   for (size_t i = 0; i < copies_.size(); ++i) {
-    const PagePool& pool = pins_[i].pool();
-    kernels::Page& page = *pins_[i].get();
-    RH_TRY_STATUS(pool.memory().copy_in(page.data, std::span(copies_[i].data, pool.shape().block_bytes())));
-    page.count = copies_[i].count;
-    page.consecutive = copies_[i].consecutive;
-    page.positions = copies_[i].positions;
+    copies.push_back({pins_[i]->data, std::span(copies_[i].data, pool.shape().block_bytes())});
   }
+  RH_TRY_STATUS(pool.memory().copy_all_in(copies));
+  for (size_t i = 0; i < copies_.size(); ++i) describe_alike(copies_[i], *pins_[i].get());
   return {};
 }
 

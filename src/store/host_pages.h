@@ -3,7 +3,7 @@
 // Blocks in host memory are handed out as they are; of blocks in a device's memory there are copies, made by
 // reading() and carried back by write_back(). Ownership: refers to the pins, which outlive it. Threads: one
 // at a time. Errors: those of PageMemory. Cost: nothing on the host; on a device one copy a block and
-// direction.
+// direction, all of them on the way at once.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,12 @@ class HostPages {
   std::vector<kernels::Page> copies_;  // likewise
   std::vector<kernels::Page*> pages_;
 };
+
+// Counts and positions of a page whose block holds what another's does.
+void describe_alike(const kernels::Page& from, kernels::Page& to);
+
+// Blocks from one pool to as many of another of the same shape, of which one lies on the host.
+Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to);
 
 // encode_kv() and decode_kv() (store/kv_codec.h) of pinned pages.
 Result<std::vector<std::byte>> encode_pinned_kv(std::span<const PagePin> pins, kernels::KvType stored,

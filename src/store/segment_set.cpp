@@ -318,20 +318,20 @@ Result<uint64_t> SegmentSet::kv_bytes_on_disk() {
   return static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
 }
 
-Result<SegmentReader*> SegmentSet::reader(SegmentKind kind, int64_t segment) {
-  if (const auto found = readers_.find(segment); found != readers_.end()) return &found->second;
+Result<std::shared_ptr<const SegmentReader>> SegmentSet::reader(SegmentKind kind, int64_t segment) {
+  if (const auto found = readers_.find(segment); found != readers_.end()) return found->second;
   if (readers_.size() >= kMostReaders) readers_.clear();
   RH_TRY(SegmentReader opened, SegmentReader::open(path_of(kind, segment), kind));
-  return &readers_.emplace(segment, std::move(opened)).first->second;
+  return readers_[segment] = std::make_shared<const SegmentReader>(std::move(opened));
 }
 
 Status SegmentSet::read(SegmentKind kind, const Extent& extent, std::span<std::byte> bytes) {
-  RH_TRY(SegmentReader* const from, reader(kind, extent.segment));
+  RH_TRY(const auto from, reader(kind, extent.segment));
   return from->read(extent, bytes);
 }
 
 Result<std::vector<std::byte>> SegmentSet::load(SegmentKind kind, const Extent& extent) {
-  RH_TRY(SegmentReader* const from, reader(kind, extent.segment));
+  RH_TRY(const auto from, reader(kind, extent.segment));
   RH_TRY_STATUS(from->check(extent));
   std::vector<std::byte> bytes(extent.bytes);
   RH_TRY_STATUS(from->read(extent, bytes));

@@ -56,6 +56,8 @@ class SegmentSet {
   Result<uint64_t> kv_bytes_on_disk();
 
   Status read(SegmentKind kind, const Extent& extent, std::span<std::byte> bytes);
+  // What reads a segment, for several threads at once; sees what had been appended by now.
+  Result<std::shared_ptr<const SegmentReader>> reader(SegmentKind kind, int64_t segment);
   // The same with room made for it, after a look at whether the file can hold so much.
   Result<std::vector<std::byte>> load(SegmentKind kind, const Extent& extent);
   // The bytes of a code extent in place, unchecked.
@@ -80,7 +82,6 @@ class SegmentSet {
   Status open_newest(SegmentKind kind);
   Status start_segment(SegmentKind kind);
   Status seal(SegmentKind kind);
-  Result<SegmentReader*> reader(SegmentKind kind, int64_t segment);
   Status drop_segment(SegmentKind kind, int64_t segment);
   Status move_extents(SegmentKind kind, int64_t segment, int64_t* damaged);
   Status sweep_folder(SegmentKind kind);
@@ -94,7 +95,7 @@ class SegmentSet {
   std::optional<Active> codes_;
   std::vector<Dropped> dropped_;  // by the transaction
   std::vector<Dropped> created_;  // by the transaction
-  std::map<int64_t, SegmentReader> readers_;
+  std::map<int64_t, std::shared_ptr<const SegmentReader>> readers_;
   std::map<int64_t, MappedFile> maps_;
   std::vector<MappedFile> outgrown_maps_;  // still viewed
 };

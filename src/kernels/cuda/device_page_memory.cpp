@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/pinned_page_memory.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -39,12 +40,36 @@ class DevicePageMemory final : public PageMemory {
   Status copy_within(const std::byte* from, std::byte* to, size_t bytes) override {
     return copy(to, from, bytes, cudaMemcpyDeviceToDevice);
   }
+  Status copy_all_in(std::span<const CopyIn> copies) override {
+    std::lock_guard lock(mutex_);
+    for (const CopyIn& one : copies) {
+      RH_TRY_STATUS(start(one.to, one.from.data(), one.from.size(), cudaMemcpyHostToDevice));
+    }
+    return finish();
+  }
+  Status copy_all_out(std::span<const CopyOut> copies) override {
+    std::lock_guard lock(mutex_);
+    for (const CopyOut& one : copies) {
+      RH_TRY_STATUS(start(one.to.data(), one.from, one.to.size(), cudaMemcpyDeviceToHost));
+    }
+    return finish();
+  }
+
+  std::unique_ptr<PageMemory> new_staging() override { return pinned_page_memory(); }
 
  private:
+  Status start(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    const Status started = check(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying pages");
+    // What is on the way still reads and writes the caller's memory.
+    if (!started.ok()) cudaStreamSynchronize(stream_);
+    return started;
+  }
+  Status finish() { return check(cudaStreamSynchronize(stream_), "copying pages"); }
+
   Status copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     std::lock_guard lock(mutex_);
-    RH_TRY_STATUS(check(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying pages"));
-    return check(cudaStreamSynchronize(stream_), "copying pages");
+    RH_TRY_STATUS(start(to, from, bytes, kind));
+    return finish();
   }
 
   std::mutex mutex_;

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace rhapsode::index {
+namespace rhapsode {
 
 // Runs work() on the caller and up to threads - 1 more.
 template <class Work>
@@ -31,4 +31,4 @@ void for_each_on_threads(size_t count, int threads, const Work& work) {
   });
 }
 
-}  // namespace rhapsode::index
+}  // namespace rhapsode

@@ -1,0 +1,171 @@
+// The tiers of stored KV: whichever one it comes from, the same pages are read.
+#include "recall/kv_tier.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/page_difference.h"
+#include "engine/passes_fixture.h"
+#include "store/catalog_fixture.h"
+
+namespace rhapsode {
+namespace {
+
+using recall::KvTier;
+using recall::KvTierOptions;
+using recall::PassageTokens;
+
+constexpr int kPassages = 12;
+constexpr int kPages = 2;  // of each passage
+
+class KvTierTest : public PassesFixture {
+ protected:
+  void SetUp() override {
+    PassesFixture::SetUp();
+    if (HasFatalFailure() || IsSkipped()) return;
+    folder_.emplace();
+    store::CatalogOptions options;
+    options.folder = folder_->path() / "memory";
+    options.create = true;
+    auto catalog = store::Catalog::open(options);
+    ASSERT_TRUE(catalog.ok()) << catalog.error().message;
+    catalog_ = std::move(*catalog);
+    ASSERT_TRUE(store::add(*catalog_, {"a.txt", store::lines("tier", kPassages)}).ok());
+    ids_ = *catalog_->visible_passages({});
+    ASSERT_EQ(ids_.size(), static_cast<size_t>(kPassages));
+    for (int i = 0; i < kPassages; ++i) {
+      PassageTokens passage;
+      for (int t = 0; t < 70 + i; ++t) passage.tokens.push_back(20 + (i * 31 + t * 37) % 200);
+      passage.header_tokens = 5;
+      passage.text_tokens = static_cast<int>(passage.tokens.size()) - 5;
+      texts_.push_back(std::move(passage));
+    }
+    ram_ = store::PagePool::create(runner_->kv_shape(), 4 << 20).value();
+  }
+
+  struct Folder : test::TemporaryFolder {
+    const std::filesystem::path& path() const { return folder_; }
+    void TestBody() override {}
+  };
+
+  KvTierOptions options(bool ram = true) {
+    return {kernels::KvType::kF32, ram ? ram_.get() : nullptr, /*threads=*/3};
+  }
+  std::unique_ptr<KvTier> tier(const KvTierOptions& options) {
+    return std::make_unique<KvTier>(*passes_, *encoder_, "print-tier", options);
+  }
+
+  using Pages = std::vector<std::vector<store::PagePin>>;
+  Pages load(KvTier& tier, int first, int count) {
+    std::vector<recall::KvWanted> wanted;
+    for (int i = first; i < first + count; ++i) {
+      wanted.push_back({ids_[static_cast<size_t>(i)], &texts_[static_cast<size_t>(i)]});
+    }
+    recall::KvUpkeep upkeep;
+    upkeep.keep = [&](std::span<const store::KvRecord> made) {
+      kept_ += made.size();
+      EXPECT_TRUE(catalog_->put_kv("print-tier", made).ok());
+    };
+    auto pages = tier.load(*catalog_, wanted, upkeep);
+    EXPECT_TRUE(pages.ok()) << pages.error().message;
+    return pages.ok() ? std::move(*pages) : Pages{};
+  }
+  Pages load_all(KvTier& tier) { return load(tier, 0, kPassages); }
+
+  void expect_same(const Pages& a, const Pages& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const auto tokens = static_cast<int>(texts_[i].tokens.size());
+      EXPECT_LT(engine::page_difference(runner_->kv_shape(), a[i], b[i], tokens).value(), 1e-5) << i;
+      for (size_t p = 0; p < a[i].size(); ++p) {
+        EXPECT_EQ(a[i][p]->count, b[i][p]->count);
+        EXPECT_EQ(a[i][p]->positions, b[i][p]->positions);
+      }
+    }
+  }
+
+  std::optional<Folder> folder_;
+  std::unique_ptr<store::Catalog> catalog_;
+  std::vector<int64_t> ids_;
+  std::vector<PassageTokens> texts_;
+  std::unique_ptr<store::PagePool> ram_;
+  size_t kept_ = 0;
+};
+
+TEST_F(KvTierTest, EveryTierGivesTheSamePages) {
+  auto first = tier(options());
+  const Pages made = load_all(*first);
+  EXPECT_EQ(first->stats().encoded, kPassages);
+  EXPECT_EQ(kept_, static_cast<size_t>(kPassages));
+  EXPECT_EQ(first->stats().ram_bytes, first->stats().bytes);
+  load_all(*first);
+  EXPECT_EQ(first->stats().memory_hits, kPassages);
+
+  EXPECT_EQ(first->reclaim(1000), 0) << "pages that are read are nobody's to take";
+  auto second = tier(options(/*ram=*/false));
+  const Pages from_disk = load_all(*second);
+  EXPECT_EQ(second->stats().disk_hits, kPassages);
+  EXPECT_EQ(second->stats().encoded, 0u);
+  EXPECT_EQ(second->stats().ram_bytes, 0u);
+  expect_same(made, from_disk);
+}
+
+TEST_F(KvTierTest, WhatTheRequestsTookBackComesFromTheHost) {
+  auto tier = this->tier(options());
+  load_all(*tier);
+  EXPECT_GE(tier->reclaim(1000), kPassages * kPages);
+  const Pages back = load_all(*tier);
+  EXPECT_EQ(tier->stats().ram_hits, static_cast<uint64_t>(kPassages));
+  EXPECT_EQ(tier->stats().encoded, static_cast<uint64_t>(kPassages));
+  auto without = this->tier(options(/*ram=*/false));
+  expect_same(back, load_all(*without));
+}
+
+TEST_F(KvTierTest, TheHostsTierKeepsItsCap) {
+  const size_t block_bytes = runner_->kv_shape().block_bytes();
+  ram_ = store::PagePool::create(runner_->kv_shape(), 3 * kPages * block_bytes).value();
+  auto tier = this->tier(options());
+  tier->set_cap(0);
+  load_all(*tier);
+  EXPECT_EQ(tier->stats().ram_bytes, 3 * kPages * block_bytes);
+  load(*tier, 0, 3);  // what came later found it full of what was being read
+  EXPECT_EQ(tier->stats().ram_hits, 3u);
+  load(*tier, kPassages - 1, 1);  // takes the place of the oldest
+  EXPECT_EQ(tier->stats().ram_hits, 3u);
+  EXPECT_EQ(tier->stats().disk_hits, 1u);
+  EXPECT_FALSE(tier->holds(ids_[0]));
+  tier->drop(ids_[1]);
+  EXPECT_EQ(tier->stats().ram_bytes, 2 * kPages * block_bytes);
+  tier->clear();
+  EXPECT_EQ(tier->stats().ram_bytes, 0u);
+  EXPECT_FALSE(tier->holds(ids_[2]));
+}
+
+// Both ways are measured on a few passages of a batch before anything is decided.
+TEST_F(KvTierTest, LoadingAndMakingAreMeasuredAndWhatIsStoredIsNotStoredAgain) {
+  load_all(*tier(options()));
+  ASSERT_EQ(kept_, static_cast<size_t>(kPassages));
+  auto tier = this->tier(options());
+  const Pages pages = load_all(*tier);
+  EXPECT_EQ(tier->stats().outrun, 2u);
+  EXPECT_EQ(tier->stats().encoded, 2u);
+  EXPECT_EQ(tier->stats().disk_hits, kPassages - 2u);
+  EXPECT_EQ(kept_, static_cast<size_t>(kPassages));
+  auto without = this->tier(options(/*ram=*/false));
+  expect_same(pages, load_all(*without));
+  EXPECT_EQ(without->stats().outrun, 0u);
+}
+
+TEST(MeasuredRate, FollowsWhatItIsTold) {
+  recall::MeasuredRate rate;
+  EXPECT_FALSE(rate.known());
+  rate.add(0, 1);
+  rate.add(10, 0);
+  EXPECT_FALSE(rate.known());
+  rate.add(100, 1);
+  EXPECT_DOUBLE_EQ(rate.seconds(50), 0.5);
+  for (int i = 0; i < 40; ++i) rate.add(400, 1);
+  EXPECT_NEAR(rate.seconds(400), 1, 0.01);
+}
+
+}  // namespace
+}  // namespace rhapsode
