@@ -188,12 +188,15 @@ void Memory::Asking::tell_times(const Impl::QuestionTimes& times) {
   answer_.notes = times.notes;
   std::string told;
   std::set<std::string> said;
-  for (const FoundPassage& passage : reading_.passages) {
-    const auto superseded = times.superseded.find(passage.passage.source);
-    if (superseded == times.superseded.end() || !said.insert(superseded->second.note).second) continue;
+  const auto tell = [&](const std::string& source) {
+    const auto superseded = times.superseded.find(source);
+    if (superseded == times.superseded.end() || !said.insert(superseded->second.note).second) return;
     answer_.notes.push_back(superseded->second.note);
     told += " (Note: " + superseded->second.note + ")";
-  }
+  };
+  // Those that the question names, whether they are read or not.
+  for (const std::string& source : times.selection.admitted) tell(source);
+  for (const FoundPassage& passage : reading_.passages) tell(passage.passage.source);
   if (!options_.filter.as_of.empty()) told += fmt::format(" (As of {}.)", options_.filter.as_of);
   options_.question += told;
 }

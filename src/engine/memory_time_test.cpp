@@ -110,6 +110,27 @@ TEST_F(MemoryTimeTest, ASupersededPepIsLeftOutUnlessItIsNamed) {
   EXPECT_THAT(memory->show(path("pep-0333.rst"))->info.superseded_by, IsEmpty());
 }
 
+// The reader is told what holds now, not the next step of a chain, and of what the question names although
+// nothing of it is read.
+TEST_F(MemoryTimeTest, OfAChainOfSupersessionsTheLastIsTold) {
+  auto memory = open();
+  const auto pep = [](int number, const std::string& title, const std::string& heads) {
+    return fmt::format(
+        "PEP: {}\nTitle: {}\nAuthor: A\nStatus: Final\nCreated: 07-Dec-2003\n{}\n\nLamps of {}.\n", number,
+        title, heads, number);
+  };
+  add_one(*memory, "pep-0011.rst", pep(11, "Lamps of the first kind", "Superseded-By: 22"));
+  add_one(*memory, "pep-0022.rst", pep(22, "Lanterns", "Replaces: 11\nSuperseded-By: 33"));
+  add_one(*memory, "pep-0033.rst", pep(33, "Torches", "Replaces: 22"));
+  AskOptions asked = asking("What is in force in place of \"Lamps of the first kind\"?", ReadPolicy::kReuse);
+  asked.most_passages = 1;
+  const Answer answer = ask(*memory, asked);
+  EXPECT_THAT(answer.notes, Contains("PEP 11 is superseded by PEP 33."));
+  EXPECT_THAT(answer.notes, testing::Each(testing::Not(HasSubstr("PEP 22"))));
+  EXPECT_EQ(memory->show(path("pep-0011.rst"))->info.superseded_by,
+            std::vector<std::string>{path("pep-0022.rst")});
+}
+
 TEST_F(MemoryTimeTest, SupersedingByHandAndByFrontMatter) {
   auto memory = open();
   add_one(*memory, "plan.md", "---\ntitle: Plan\ndate: 2024-01-01\n---\n\nThe lamp is red.\n");

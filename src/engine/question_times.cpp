@@ -52,6 +52,17 @@ bool names_source(std::string_view question, const store::SourceRecord& source) 
          (title.size() >= kShortestTitle && mentions(question, title));
 }
 
+// What took the place of what took its place, and so on.
+std::string latest_of(const std::string& source, const std::map<std::string, std::string>& newer_of) {
+  std::string latest = source;
+  for (size_t steps = 0; steps <= newer_of.size(); ++steps) {
+    const auto newer = newer_of.find(latest);
+    if (newer == newer_of.end()) return latest;
+    latest = newer->second;
+  }
+  return source;  // they take one another's places
+}
+
 }  // namespace
 
 std::string called(const store::SourceRecord& source) {
@@ -102,8 +113,10 @@ Result<Memory::Impl::QuestionTimes> Memory::Impl::question_times(const std::stri
   for (const auto& [older, newer] : newer_of) {
     const auto record = records.find(older);
     if (record == records.end() || !records.contains(newer)) continue;
-    times.superseded[older] = {
-        newer, fmt::format("{} is superseded by {}.", called(*record->second), called(*records[newer]))};
+    const auto latest = records.find(latest_of(newer, newer_of));
+    const store::SourceRecord& now = *(latest == records.end() ? records[newer] : latest->second);
+    times.superseded[older] = {newer,
+                               fmt::format("{} is superseded by {}.", called(*record->second), called(now))};
     if (heed && names_source(lower, *record->second)) times.selection.admitted.push_back(older);
   }
   return times;
