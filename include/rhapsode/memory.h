@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rhapsode/answer.h"
 #include "rhapsode/engine.h"
 #include "rhapsode/facts.h"
 #include "rhapsode/memory_options.h"

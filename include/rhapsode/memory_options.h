@@ -156,6 +156,24 @@ struct SearchOptions {
   bool keywords = true;  // BM25
 };
 
+// Routing again within an answer: passages are looked for with the question and what has been answered so
+// far, and what is new among the best joins the context, behind what is read already. The question and the
+// answer so far are evaluated again behind it, so that the answer goes on as if all of it had stood there
+// from the start; nothing that was told is taken back. Where the budget is full, those passages leave that
+// got least of the model's attention. Each condition is off by itself; with none nothing is looked for again.
+struct RerouteOptions {
+  int every_tokens = 0;    // after so many tokens of the answer, and again
+  bool sentences = false;  // when a sentence of the answer has ended
+  double entropy = 0;      // before a token whose distribution has more than so many nats
+  // When the share of attention that falls on the passages drops below this part of its highest so far, 0 to
+  // 1: looked at after every eight tokens, at the cost of evaluating them again.
+  double attention = 0;
+  int most = 3;      // times in an answer
+  int passages = 2;  // that may join at a time
+
+  bool on() const { return every_tokens > 0 || sentences || entropy > 0 || attention > 0; }
+};
+
 struct AskOptions {
   std::string question;
   SourceFilter filter;
@@ -172,6 +190,7 @@ struct AskOptions {
   RankBy rank = RankBy::kAuto;
   // Searches and readings: what one hop finds and answers becomes part of the next one's query. 1: one.
   int hops = 1;
+  RerouteOptions reroute;  // not with hops or `passages`
   ReadPolicy policy = ReadPolicy::kAuto;
   BlendOptions blend;  // under kBlend
   // Under kAuto the cheapest way of reading is taken whose measured distance from full attention is within
@@ -185,9 +204,12 @@ struct AskOptions {
   // The best passage stands first, where its stored KV is exact, instead of last, nearest to the question.
   bool best_first = false;
   std::vector<int64_t> passages;  // read exactly these, in this order, instead of routing
+  std::vector<int32_t> begin;     // tokens that the answer begins with: given, not generated
   int max_tokens = 256;
   SamplingOptions sampling;
   bool cite = true;
+  bool trace = false;                             // fills Answer::trace, at the cost of evaluating the
+                                                  // answer's tokens once more after it was told
   bool abstain = true;                            // say so when the memory holds nothing fit
   std::function<bool(std::string_view)> on_text;  // as Request::on_text
 };

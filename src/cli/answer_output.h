@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/terminal.h"
-#include "rhapsode/memory_results.h"
+#include "rhapsode/answer.h"
 
 namespace rhapsode::cli {
 

@@ -4,6 +4,7 @@
 #include "cli/asker.h"
 #include "cli/command.h"
 #include "cli/prompt.h"
+#include "cli/trace_json.h"
 
 namespace rhapsode::cli {
 
@@ -17,6 +18,7 @@ Result<int> run_ask(Invocation& invocation) {
   if (options.question.empty()) {
     return make_error(ErrorKind::kInvalidArgument, "the question is empty; give some text");
   }
+  RH_TRY_STATUS(check_trace_file(settings.memory.answer_trace));
   RH_TRY(MemorySession session, open_session(invocation, MemoryUse::kLook));
   RH_TRY_STATUS(check_filter(*session.memory, options.filter));
 
@@ -24,7 +26,7 @@ Result<int> run_ask(Invocation& invocation) {
   const Asker::Form form = !settings.json             ? Asker::Form::kText
                            : settings.generate.stream ? Asker::Form::kEvents
                                                       : Asker::Form::kObject;
-  Asker asker(session, invocation.terminal, form, settings.memory.verbose);
+  Asker asker(session, invocation.terminal, form, settings.memory);
   // The text is out, and whoever pressed Ctrl-C is not kept waiting for the rest of a pass. (JSON waits: its
   // object needs the pass's end.)
   if (!settings.json) asker.on_late([](int signal_number) { std::_Exit(128 + signal_number); });

@@ -32,7 +32,7 @@ class Chat {
         options_(std::move(options)),
         talker_(talker),
         asker_(session, terminal_, settings_.json ? Asker::Form::kLine : Asker::Form::kText,
-               settings_.memory.verbose),
+               settings_.memory),
         on_terminal_(isatty(STDIN_FILENO) == 1 && terminal_.traits().err_is_terminal) {}
 
   Result<int> run() {

@@ -208,6 +208,29 @@ void count(const AskOptions& options, Answer& answer) {
   answer.timing.decode_tokens_per_s = 20;
 }
 
+// Every word is a token, chosen looking at the passages in turn; a sentence that ends finds the same again.
+AnswerTrace trace_of(const AskOptions& options, const Answer& answer) {
+  AnswerTrace trace;
+  TracedRouting& routing = trace.routings.emplace_back();
+  routing.query = options.question;
+  routing.found.assign(answer.passages.rbegin(), answer.passages.rend());
+  for (const FoundPassage& found : answer.passages) {
+    const PassageInfo& passage = found.passage;
+    trace.passages.push_back(passage);
+    routing.joined.push_back(passage.id);
+    routing.places.push_back({passage.id, 10, passage.tokens, {0, passage.tokens, 0, ""}});
+  }
+  for (const Span& word : pieces(answer.text, " ")) {
+    TracedToken& token = trace.tokens.emplace_back();
+    token.text = answer.text.substr(word.begin, word.end - word.begin);
+    token.passages.assign(answer.passages.size(), 0.1f);
+    if (!token.passages.empty()) token.passages[trace.tokens.size() % token.passages.size()] = 0.2f;
+    token.question = 0.1f;
+  }
+  trace.probe_tokens = static_cast<int>(trace.tokens.size());
+  return trace;
+}
+
 }  // namespace
 
 Result<Answer> Memory::ask(const AskOptions& options) {
@@ -242,6 +265,16 @@ Result<Answer> Memory::ask(const AskOptions& options) {
   std::reverse(answer.passages.begin(), answer.passages.end());
   count(options, answer);
   speak(sentence, options, answer);
+  if (options.trace) answer.trace = trace_of(options, answer);
+  if (options.reroute.sentences && answer.text.ends_with('.')) {
+    answer.usage.reroutings = 1;
+    if (answer.trace) {
+      TracedRouting& routing = answer.trace->routings.emplace_back();
+      routing.cause = RouteCause::kSentence;
+      routing.token = answer.usage.generated_tokens;
+      routing.query = options.question + " " + answer.text;
+    }
+  }
   // Each hop reads the same, the later ones by links.
   for (int hop = 1; options.hops > 1 && hop <= options.hops; ++hop) {
     answer.hops.push_back({fmt::format("{} {}", options.question, hop), answer.passages, answer.text});

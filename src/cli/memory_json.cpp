@@ -35,11 +35,18 @@ Json citation_json(const Citation& citation) {
 }
 
 Json ask_usage_json(const AskUsage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},         {"cached_tokens", usage.cached_tokens},
-          {"recomputed_tokens", usage.recomputed_tokens}, {"evaluated_tokens", usage.evaluated_tokens},
-          {"probe_tokens", usage.probe_tokens},           {"generated_tokens", usage.generated_tokens},
-          {"sparse_tokens", usage.sparse_tokens},         {"memory_tokens_read", usage.memory_tokens_read},
-          {"cold_candidates", usage.cold_candidates},     {"charged_tokens", rounded(usage.charged_tokens)}};
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"cached_tokens", usage.cached_tokens},
+          {"recomputed_tokens", usage.recomputed_tokens},
+          {"evaluated_tokens", usage.evaluated_tokens},
+          {"probe_tokens", usage.probe_tokens},
+          {"generated_tokens", usage.generated_tokens},
+          {"sparse_tokens", usage.sparse_tokens},
+          {"memory_tokens_read", usage.memory_tokens_read},
+          {"reroutings", usage.reroutings},
+          {"joined_passages", usage.joined_passages},
+          {"cold_candidates", usage.cold_candidates},
+          {"charged_tokens", rounded(usage.charged_tokens)}};
 }
 
 Json ask_timing_json(const AskTiming& timing) {

@@ -65,6 +65,8 @@ struct MemorySettings {
   int live_budget_tokens = 2048;
   bool other_conversations = false;
   bool derived = false;
+  std::filesystem::path answer_trace;  // empty: none is written
+  bool heat_map = false;
   bool yes = false;  // every question is answered so
   bool verbose = false;
   bool dry_run = false;

@@ -13,8 +13,10 @@ namespace {
 
 // Nothing that was asked for is ignored in silence.
 Status check_flags(const Invocation& invocation) {
-  for (const char* name : {"read", "order", "best-first", "blend-share", "blend-selector", "self-check",
-                           "cite", "abstain", "hops", "blend-rounds"}) {
+  for (const char* name :
+       {"read", "order", "best-first", "blend-share", "blend-selector", "self-check", "cite", "abstain",
+        "hops", "blend-rounds", "reroute-sentences", "reroute-every", "reroute-entropy", "reroute-attention",
+        "reroute-most", "reroute-passages", "heat-map"}) {
     const OptionSpec* const spec = find_option(name);
     if (!invocation.sources.flags.contains(spec)) continue;
     return make_error(ErrorKind::kInvalidArgument,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -41,6 +42,19 @@ const char* code(Style style) {
   return "0";
 }
 
+// The first of the three that is set decides, as for every program.
+bool is_utf8_locale() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (!value || !*value) continue;
+    std::string locale(value);
+    std::transform(locale.begin(), locale.end(), locale.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
 std::string painted(Style style, std::string_view text) {
   return fmt::format("\x1b[{}m{}\x1b[0m", code(style), text);
 }
@@ -73,6 +87,7 @@ TerminalTraits detect_traits() {
   traits.colours = traits.can_erase && !(no_color && *no_color);
   const int columns = columns_of(traits.out_is_terminal ? STDOUT_FILENO : STDERR_FILENO);
   traits.columns = std::clamp(columns, kNarrowest, kWidestText);
+  traits.utf8 = is_utf8_locale();
   return traits;
 }
 

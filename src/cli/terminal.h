@@ -20,6 +20,7 @@ struct TerminalTraits {
   bool colours = false;    // allowed at all; each stream must be a terminal besides
   bool can_erase = false;  // knows the sequences that a status line needs
   int columns = 80;
+  bool utf8 = false;  // by the locale's name
 };
 // Of the process's standard streams and environment.
 TerminalTraits detect_traits();

@@ -57,7 +57,7 @@ Status Memory::Asking::cite(const Response& response) {
     passage.shift = reading_.shifts[i];
     read.push_back(passage);
   }
-  std::vector<int32_t> answer;
+  std::vector<int32_t> answer = options_.begin;
   for (const GeneratedToken& token : response.tokens) {
     if (!memory_.passes->tokenizer().is_end_of_generation(token.token)) answer.push_back(token.token);
   }

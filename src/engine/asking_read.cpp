@@ -39,7 +39,6 @@ void Memory::Asking::choose_policy() {
 }
 
 Status Memory::Asking::place() {
-  RH_TRY(reading_.tail, memory_.frame->tail(options_.question, options_.history));
   choose_policy();
   if (answer_.policy == ReadPolicy::kReorder) reorder();
   if (options_.order == ReadOrder::kParallel && answer_.policy == ReadPolicy::kBlend) {
@@ -52,6 +51,11 @@ Status Memory::Asking::place() {
                       "passages can share positions only when their KV is reused; the policy is {}",
                       to_string(answer_.policy));
   }
+  return set_places();
+}
+
+Status Memory::Asking::set_places() {
+  RH_TRY(reading_.tail, memory_.frame->tail(options_.question, options_.history));
   const auto start = static_cast<int32_t>(memory_.frame->prefix().size());
   int32_t position = start;
   for (const PassageTokens& tokens : reading_.tokens) {
@@ -62,7 +66,8 @@ Status Memory::Asking::place() {
   }
   reading_.tail_position = position;
   const int64_t needed = static_cast<int64_t>(start) + reading_.memory_tokens +
-                         static_cast<int64_t>(reading_.tail.size()) + options_.max_tokens;
+                         static_cast<int64_t>(reading_.tail.size() + options_.begin.size()) +
+                         options_.max_tokens;
   if (needed > memory_.engine->context_tokens) {
     return make_error(ErrorKind::kTooLarge,
                       "{} tokens of memory, {} of question and history and {} for the answer do not fit the "
@@ -142,8 +147,8 @@ Status Memory::Asking::load() {
   const uint64_t before = memory_.encoder->evaluated_tokens();
   RH_TRY_STATUS(load_pages());
   // What had to be made from text was evaluated for this answer, and is not counted as cached again.
-  made_tokens_ = static_cast<int>(memory_.encoder->evaluated_tokens() - before);
-  answer_.timing.load_ms = ms_between(begin, now_ns());
+  reading_.made_tokens = static_cast<int>(memory_.encoder->evaluated_tokens() - before);
+  answer_.timing.load_ms += ms_between(begin, now_ns());
   return {};
 }
 
@@ -183,7 +188,7 @@ Status Memory::Asking::blend() {
       {memory_.passes.get(), [this](auto tokens) { return rarity(tokens); }, blend_options_.seed});
   RH_TRY(reading_.blend, recall::blend(*memory_.passes, context, *selector, blend_options_));
   answer_.usage.probe_tokens += static_cast<int>(reading_.blend.selection.rows);
-  answer_.timing.blend_ms = ms_between(begin, now_ns());
+  answer_.timing.blend_ms += ms_between(begin, now_ns());
   return {};
 }
 
@@ -193,33 +198,41 @@ std::vector<int32_t> Memory::Asking::prompt() const {
     tokens.insert(tokens.end(), passage.tokens.begin(), passage.tokens.end());
   }
   tokens.insert(tokens.end(), reading_.tail.begin(), reading_.tail.end());
+  tokens.insert(tokens.end(), options_.begin.begin(), options_.begin.end());
   return tokens;
 }
 
 // A request that reads what was chosen, the way that was chosen.
 Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request request) {
-  auto state = std::make_shared<Generation::State>(std::move(request), *memory_.engine->pool);
+  auto state = std::make_shared<State>(std::move(request), *memory_.engine->pool);
   state->submitted_ns = now_ns();
   state->use_prefix_cache = answer_.policy != ReadPolicy::kFull;
-  if (!reads_stored()) return state;
+  RH_TRY_STATUS(read_into(*state));
+  return state;
+}
+
+Status Memory::Asking::read_into(State& state) {
+  state.runs.clear();
+  state.fresh = {};
+  if (!reads_stored()) return {};
   RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
   const auto add_run = [&](std::span<const store::PagePin> pages, size_t tokens, int32_t shift) {
     engine::ContextRun run{{}, static_cast<int>(tokens), shift, {}};
     for (const store::PagePin& page : pages) run.pages.push_back(page.share());
-    state->runs.push_back(std::move(run));
+    state.runs.push_back(std::move(run));
   };
   std::string provenance = memory_.kv_fingerprint;
   add_run(prefix, memory_.frame->prefix().size(), 0);
   for (size_t i = 0; i < reading_.passages.size(); ++i) {
     add_run(reading_.pages[i], reading_.tokens[i].tokens.size(), reading_.shifts[i]);
-    if (!reading_.blend.left_out.empty()) state->runs.back().left_out = reading_.blend.left_out[i];
+    if (!reading_.blend.left_out.empty()) state.runs.back().left_out = reading_.blend.left_out[i];
     provenance += fmt::format(";{}@{}", reading_.passages[i].passage.id, reading_.shifts[i]);
   }
-  state->blended = reading_.blend.tokens;
-  state->fresh.count = reading_.blend.fresh.count;
-  for (const store::PagePin& page : reading_.blend.fresh.pages) state->fresh.pages.push_back(page.share());
-  state->prefix_key = {"reuse", provenance};
-  return state;
+  state.blended = reading_.blend.tokens;
+  state.fresh.count = reading_.blend.fresh.count;
+  for (const store::PagePin& page : reading_.blend.fresh.pages) state.fresh.pages.push_back(page.share());
+  state.prefix_key = {"reuse", provenance};
+  return {};
 }
 
 // Every so-manieth passage read is checked, whatever is asked; where counting begins is drawn, so that
@@ -250,38 +263,41 @@ Status Memory::Asking::check_self() {
   return {};
 }
 
-void Memory::Asking::account(const Response& response) {
+void Memory::Asking::account(const Reading& reading, const Usage& spent) {
   AskUsage& usage = answer_.usage;
-  usage.prompt_tokens = response.usage.prompt_tokens;
-  usage.cached_tokens = response.usage.cached_tokens - made_tokens_;
-  usage.recomputed_tokens = reading_.blend.recomputed();
-  usage.evaluated_tokens = response.usage.evaluated_tokens + made_tokens_;
-  usage.generated_tokens = response.usage.generated_tokens;
-  usage.sparse_tokens = response.usage.sparse_tokens;
+  const int made = reading.made_tokens;
+  usage.prompt_tokens += spent.prompt_tokens;
+  usage.cached_tokens += spent.cached_tokens - made;
+  usage.recomputed_tokens += reading.blend.recomputed();
+  usage.evaluated_tokens += spent.evaluated_tokens + made;
   const bool stored = reads_stored();
   int end = static_cast<int>(memory_.frame->prefix().size());
-  const int cached = std::max(response.usage.cached_tokens, end);
-  usage.charged_tokens = stored ? made_tokens_ + usage.recomputed_tokens + reading_.blend.selection.charged
-                                : std::max(0, end + reading_.memory_tokens - cached);
-  for (size_t i = 0; i < reading_.passages.size(); ++i) {
-    const auto tokens = static_cast<int>(reading_.tokens[i].tokens.size());
+  const int cached = std::max(spent.cached_tokens, end);
+  usage.charged_tokens += stored ? made + reading.blend.recomputed() + reading.blend.selection.charged
+                                 : std::max(0, end + reading.memory_tokens - cached);
+  TracedRouting& routing = trace_.routings[reading.routing];
+  routing.evaluated_tokens = spent.evaluated_tokens + made;
+  answer_.readings.clear();
+  for (size_t i = 0; i < reading.passages.size(); ++i) {
+    const auto tokens = static_cast<int>(reading.tokens[i].tokens.size());
     end += tokens;
-    PassageReading reading;
+    PassageReading how;
     if (stored) {
       const bool exact = i == 0 && first_is_exact();
-      const auto& left_out = reading_.blend.left_out;
-      reading.recomputed_tokens = left_out.empty() ? 0 : static_cast<int>(left_out[i].size());
-      (exact ? reading.exact_tokens : reading.approximate_tokens) = tokens - reading.recomputed_tokens;
-      reading.miss = reading_.misses[i];
+      const auto& left_out = reading.blend.left_out;
+      how.recomputed_tokens = left_out.empty() ? 0 : static_cast<int>(left_out[i].size());
+      (exact ? how.exact_tokens : how.approximate_tokens) = tokens - how.recomputed_tokens;
+      how.miss = reading.misses[i];
     } else {
-      reading.exact_tokens = tokens;
+      how.exact_tokens = tokens;
       if (answer_.policy == ReadPolicy::kFull) {
-        reading.miss = "the policy evaluates all text";
+        how.miss = "the policy evaluates all text";
       } else if (cached < end) {
-        reading.miss = fmt::format("what is cached of this prompt ends at its token {}", cached);
+        how.miss = fmt::format("what is cached of this prompt ends at its token {}", cached);
       }
     }
-    answer_.readings.push_back(std::move(reading));
+    routing.places.push_back({reading.passages[i].passage.id, reading.shifts[i], tokens, how});
+    answer_.readings.push_back(std::move(how));
   }
 }
 

@@ -63,6 +63,10 @@ Result<Hop> Memory::Hopping::find(const std::string& query, const Impl::Question
   probe_tokens_ += route.probe_tokens;
   cold_candidates_ += route.cold_candidates;
   RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, times));
+  TracedRouting& routing = routings_.emplace_back();
+  routing.cause = routings_.size() > 1 ? RouteCause::kHop : RouteCause::kQuestion;
+  routing.query = query;
+  if (options_.trace) routing.found = found;
   for (FoundPassage& passage : found) {
     const int64_t id = passage.passage.id;
     const bool known = std::any_of(taken_.begin(), taken_.end(),
@@ -74,7 +78,12 @@ Result<Hop> Memory::Hopping::find(const std::string& query, const Impl::Question
     hop.passages.push_back(std::move(passage));
   }
   taken_.insert(taken_.end(), hop.passages.rbegin(), hop.passages.rend());
-  route_ms_ += ms_between(begin, now_ns());
+  routing.probe_tokens = route.probe_tokens;
+  routing.route_ms = ms_between(begin, now_ns());
+  route_ms_ += routing.route_ms;
+  for (auto passage = hop.passages.rbegin(); passage != hop.passages.rend(); ++passage) {
+    routing.joined.push_back(passage->passage.id);
+  }
   return hop;
 }
 
@@ -87,6 +96,7 @@ Result<Answer> Memory::Hopping::answer(bool last) {
     asked.sampling = {};
     asked.sampling.temperature = 0;
     asked.cite = false;
+    asked.trace = false;
     asked.self_check = 0;
     asked.on_text = nullptr;
   }
@@ -146,8 +156,21 @@ Result<Answer> Memory::Hopping::run() {
       read.passage = info;
     }
   }
+  if (answer.trace) answer.trace = traced(std::move(*answer.trace));
   answer.hops = std::move(hops);
   return answer;
+}
+
+AnswerTrace Memory::Hopping::traced(AnswerTrace trace) {
+  // The last hop's answer was told over passages that were given to it: what found them stands here.
+  TracedRouting& last = routings_.back();
+  const TracedRouting& read = trace.routings.front();
+  last.places = read.places;
+  last.evaluated_tokens = read.evaluated_tokens;
+  last.read_ms = read.read_ms;
+  trace.routings = std::move(routings_);
+  for (TracedToken& token : trace.tokens) token.routing = static_cast<int>(trace.routings.size()) - 1;
+  return trace;
 }
 
 Answer Memory::Hopping::abstained(std::vector<Hop> hops) {
@@ -161,6 +184,9 @@ Answer Memory::Hopping::abstained(std::vector<Hop> hops) {
   answer.usage.cold_candidates = cold_candidates_;
   answer.timing.route_ms = route_ms_;
   answer.timing.ttft_ms = answer.timing.total_ms = ms_between(begin_ns_, now_ns());
+  if (options_.trace) {
+    answer.trace.emplace().routings = std::move(routings_);
+  }
   answer.hops = std::move(hops);
   return answer;
 }

@@ -29,6 +29,8 @@ class Memory::Hopping {
   Result<Answer> answer(bool last);
   bool is_unfit() const;
   Answer abstained(std::vector<Hop> hops);
+  // What the last hop's trace cannot know: what was looked for before it.
+  AnswerTrace traced(AnswerTrace trace);
 
   Impl& memory_;
   const AskOptions& options_;
@@ -39,6 +41,7 @@ class Memory::Hopping {
   int probe_tokens_ = 0;
   int cold_candidates_ = 0;
   double route_ms_ = 0;
+  std::vector<TracedRouting> routings_;  // a hop each
 };
 
 }  // namespace rhapsode

@@ -96,6 +96,8 @@ Result<Answer> Memory::Asking::run() {
   RH_TRY_STATUS(place());
   RH_TRY_STATUS(load());
   RH_TRY_STATUS(blend());
+  trace_.routings.front().route_ms = answer_.timing.route_ms;
+  trace_.routings.front().read_ms = answer_.timing.load_ms + answer_.timing.blend_ms;
   RH_TRY(const Response response, generate());
   const bool read = !reading_.passages.empty();
   answer_.abstained = options_.abstain && read && recall::is_refusal(answer_.text);
@@ -106,6 +108,8 @@ Result<Answer> Memory::Asking::run() {
     answer_.self_check.problem = "it could not be checked: " + checked.error().message;
   }
   answer_.passages = std::move(reading_.passages);
+  answer_.notes.insert(answer_.notes.end(), problems_.begin(), problems_.end());
+  if (options_.trace) answer_.trace = std::move(trace_);
   answer_.timing.total_ms = ms_between(begin_ns_, now_ns());
   return std::move(answer_);
 }
@@ -123,42 +127,66 @@ Status Memory::Asking::check() const {
                       "passages to read nothing",
                       options_.budget_tokens, options_.most_passages);
   }
+  const RerouteOptions& again = options_.reroute;
+  if (again.every_tokens < 0 || again.entropy < 0 || again.attention < 0 || again.attention > 1 ||
+      again.most < 1 || again.passages < 1) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "looking again after {} tokens, above {} nats or below {} of the attention, {} times "
+                      "for {} passages has no meaning",
+                      again.every_tokens, again.entropy, again.attention, again.most, again.passages);
+  }
+  if (again.on() && (!options_.passages.empty() || options_.most_passages == 0 || options_.hops > 1)) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "passages are looked for again within an answer only where they are searched for, and "
+                      "not between hops as well: leave out --reroute, or --read, --passages 0 and --hops");
+  }
+  if (!options_.begin.empty() &&
+      !(options_.sampling.grammar.empty() && options_.sampling.json_schema.empty())) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "an answer whose beginning is given cannot follow a grammar: leave out one of them");
+  }
+  for (const int32_t token : options_.begin) {
+    if (token < 0 || token >= memory_.passes->tokenizer().size()) {
+      return make_error(ErrorKind::kInvalidArgument, "token id {} is outside the vocabulary of {}", token,
+                        memory_.passes->tokenizer().size());
+    }
+  }
   return {};
+}
+
+Result<bool> Memory::Asking::take(FoundPassage passage, Reading& reading) const {
+  RH_TRY(PassageTokens tokens, memory_.frame->passage(passage.passage.header, passage.text));
+  const auto count = static_cast<int>(tokens.tokens.size());
+  if (options_.passages.empty() && reading.memory_tokens + count > options_.budget_tokens) return false;
+  store::Selection one = times_.selection;
+  one.sources = {passage.passage.source};
+  RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
+  reading.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
+  reading.memory_tokens += count;
+  reading.passages.push_back(std::move(passage));
+  reading.tokens.push_back(std::move(tokens));
+  return true;
 }
 
 // False when the memory holds nothing that fits the question.
 Result<bool> Memory::Asking::choose() {
+  trace_.routings.emplace_back().query = question_;
   if (options_.passages.empty() && options_.most_passages == 0) return true;
-  RH_TRY(Impl::QuestionTimes times,
-         memory_.question_times(options_.question, options_.filter, options_.heed_times));
+  RH_TRY(times_, memory_.question_times(question_, options_.filter, options_.heed_times));
   // Passages that are named are read whatever supersedes them.
-  times.selection.superseded |= !options_.passages.empty();
+  times_.selection.superseded |= !options_.passages.empty();
   recall::Route route;
   if (options_.passages.empty()) {
-    recall::RouteOptions route_options = Impl::route_options(times);
-    route_options.count = options_.most_passages;
-    RH_TRY(const RoutePlan plan,
-           memory_.route_plan({options_.judge, options_.chain, options_.links}, options_.rank, true));
-    RH_TRY(route, memory_.route(options_.question, route_options, plan));
-    answer_.usage.probe_tokens += route.probe_tokens;
-    answer_.usage.cold_candidates += route.cold_candidates;
+    RH_TRY(route, look_for(question_));
   } else {
     for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0, std::nullopt});
     std::reverse(route.ranked.begin(), route.ranked.end());
   }
-  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, times));
-  for (FoundPassage& passage : found) {
-    RH_TRY(PassageTokens tokens, memory_.frame->passage(passage.passage.header, passage.text));
-    const auto count = static_cast<int>(tokens.tokens.size());
-    if (options_.passages.empty() && reading_.memory_tokens + count > options_.budget_tokens) continue;
-    reading_.memory_tokens += count;
-    reading_.passages.push_back(std::move(passage));
-    reading_.tokens.push_back(std::move(tokens));
-    store::Selection one = times.selection;
-    one.sources = {reading_.passages.back().passage.source};
-    RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
-    reading_.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
-  }
+  RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, times_));
+  TracedRouting& routing = trace_.routings.front();
+  if (options_.trace && options_.passages.empty()) routing.found = found;
+  routing.probe_tokens = route.probe_tokens;
+  for (FoundPassage& passage : found) RH_TRY_STATUS(take(std::move(passage), reading_));
   if (reading_.passages.empty() && !found.empty()) {
     return make_error(ErrorKind::kTooLarge,
                       "none of the {} passages found fits a budget of {} tokens: raise --budget to some 640",
@@ -170,8 +198,8 @@ Result<bool> Memory::Asking::choose() {
     std::reverse(reading_.tokens.begin(), reading_.tokens.end());
     std::reverse(reading_.kinds.begin(), reading_.kinds.end());
   }
-  answer_.usage.memory_tokens_read = reading_.memory_tokens;
-  tell_times(times);
+  for (size_t i = 0; i < reading_.passages.size(); ++i) note_joined(i);
+  tell_times();
   // A question within a conversation may name nothing itself ("and why?").
   const bool judged = options_.abstain && options_.passages.empty() && options_.history.empty();
   if (!judged) return !reading_.passages.empty();
@@ -182,23 +210,44 @@ Result<bool> Memory::Asking::choose() {
   return !texts.empty() && !recall::is_unfit(recall::coverage_of(route.terms, texts));
 }
 
+Result<recall::Route> Memory::Asking::look_for(const std::string& query) {
+  recall::RouteOptions route_options = Impl::route_options(times_);
+  route_options.count = options_.most_passages;
+  RH_TRY(const RoutePlan plan,
+         memory_.route_plan({options_.judge, options_.chain, options_.links}, options_.rank, true));
+  RH_TRY(recall::Route route, memory_.route(query, route_options, plan));
+  answer_.usage.probe_tokens += route.probe_tokens;
+  answer_.usage.cold_candidates += route.cold_candidates;
+  return route;
+}
+
+void Memory::Asking::note_joined(size_t index) {
+  const PassageInfo& passage = reading_.passages[index].passage;
+  trace_.routings[reading_.routing].joined.push_back(passage.id);
+  const auto known = std::any_of(trace_.passages.begin(), trace_.passages.end(),
+                                 [&](const PassageInfo& other) { return other.id == passage.id; });
+  if (known) return;
+  trace_.passages.push_back(passage);
+  answer_.usage.memory_tokens_read += static_cast<int>(reading_.tokens[index].tokens.size());
+}
+
 // What the reader of the passages cannot see in them: the time asked for, and that a document is superseded.
-void Memory::Asking::tell_times(const Impl::QuestionTimes& times) {
-  answer_.as_of = times.as_of;
-  answer_.notes = times.notes;
+void Memory::Asking::tell_times() {
+  answer_.as_of = times_.as_of;
+  answer_.notes = times_.notes;
   std::string told;
   std::set<std::string> said;
   const auto tell = [&](const std::string& source) {
-    const auto superseded = times.superseded.find(source);
-    if (superseded == times.superseded.end() || !said.insert(superseded->second.note).second) return;
+    const auto superseded = times_.superseded.find(source);
+    if (superseded == times_.superseded.end() || !said.insert(superseded->second.note).second) return;
     answer_.notes.push_back(superseded->second.note);
     told += " (Note: " + superseded->second.note + ")";
   };
   // Those that the question names, whether they are read or not.
-  for (const std::string& source : times.selection.admitted) tell(source);
+  for (const std::string& source : times_.selection.admitted) tell(source);
   for (const FoundPassage& passage : reading_.passages) tell(passage.passage.source);
   if (!options_.filter.as_of.empty()) told += fmt::format(" (As of {}.)", options_.filter.as_of);
-  options_.question += told;
+  options_.question = question_ + told;
 }
 
 Answer Memory::Asking::abstained() {
@@ -207,6 +256,8 @@ Answer Memory::Asking::abstained() {
   answer_.usage.memory_tokens_read = 0;
   answer_.policy_reason = "the memory holds nothing that fits the question";
   answer_.text = "The memory holds nothing about this.";
+  trace_.routings.front().route_ms = answer_.timing.route_ms;
+  if (options_.trace) answer_.trace = std::move(trace_);
   if (options_.on_text) options_.on_text(answer_.text);
   answer_.timing.ttft_ms = answer_.timing.total_ms = ms_between(begin_ns_, now_ns());
   return std::move(answer_);
@@ -220,12 +271,28 @@ Result<Response> Memory::Asking::generate() {
     if (first_text_ns_ == 0) first_text_ns_ = now_ns();
     return !options_.on_text || options_.on_text(text);
   };
+  begin_text_ = memory_.passes->tokenizer().decode(options_.begin);
+  if (!begin_text_.empty() && options_.on_text) options_.on_text(begin_text_);
   RH_TRY(auto state, reader(std::move(request)));
-  RH_TRY(Generation generation, memory_.engine->start(std::move(state), prompt()));
+  state->keep_sequence = options_.trace;
+  if (options_.trace || options_.reroute.on()) {
+    state->pause_at = [this](const engine::RequestState& told, std::span<const float> row) {
+      return watch_.pauses_before(static_cast<int>(told.response.tokens.size()),
+                                  begin_text_ + told.response.text, row);
+    };
+  }
+  RH_TRY(Generation generation, memory_.engine->start(state, prompt()));
+  while (state->wait_for_pause()) {
+    route_again(*state);
+    memory_.engine->scheduler->submit(state);
+  }
   RH_TRY(Response response, generation.wait());
-  answer_.text = response.text;
+  answer_.text = begin_text_ + response.text;
   answer_.finish = response.finish;
-  account(response);
+  account(reading_, response.usage);
+  answer_.usage.generated_tokens = response.usage.generated_tokens;
+  answer_.usage.sparse_tokens = response.usage.sparse_tokens;
+  if (options_.trace) finish_trace(*state, response);
   answer_.timing.prefill_ms = response.timing.prefill_ms;
   answer_.timing.decode_tokens_per_s = response.timing.decode_tokens_per_s;
   if (first_text_ns_) answer_.timing.ttft_ms = ms_between(begin_ns_, first_text_ns_);

@@ -45,6 +45,7 @@ class MemoryTest : public test::TemporaryFolder {
     options.threads = 2;
     options.kv_cap_bytes = 64 << 20;
     options.cache_folder = folder_ / "home";
+    adjust(options);
     auto engine = Engine::open(options);
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     engine_ = std::move(engine).value();
@@ -52,6 +53,7 @@ class MemoryTest : public test::TemporaryFolder {
   }
 
   virtual const char* tiny_model() const { return kTinyModel; }
+  virtual void adjust(EngineOptions&) const {}
 
   MemoryOptions options(bool read_only = false) {
     MemoryOptions options;

@@ -1,7 +1,7 @@
-// Names of what memory_options.h and memory_results.h enumerate: in the library, and in stand-ins for it.
+// Names of what the headers of memories enumerate: in the library, and in stand-ins for it.
+#include "rhapsode/answer.h"
 #include "rhapsode/facts.h"
 #include "rhapsode/memory_options.h"
-#include "rhapsode/memory_results.h"
 
 namespace rhapsode {
 
@@ -24,6 +24,11 @@ const char* to_string(RankBy rank) {
 const char* to_string(KvTier tier) {
   constexpr const char* kNames[] = {"text", "disk", "memory"};
   return kNames[static_cast<int>(tier)];
+}
+
+const char* to_string(RouteCause cause) {
+  constexpr const char* kNames[] = {"question", "hop", "tokens", "sentence", "entropy", "attention"};
+  return kNames[static_cast<size_t>(cause)];
 }
 
 const char* to_string(FactAction action) {

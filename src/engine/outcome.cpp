@@ -52,7 +52,7 @@ bool Scheduler::emit(RequestState& request, std::string_view text) {
 
 void Scheduler::retire(const Handle& request) {
   std::erase(running_, request);
-  request->sequence.truncate(0);
+  if (!request->keep_sequence) request->sequence.truncate(0);
   pins_changed_ = true;
 }
 

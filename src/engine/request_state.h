@@ -1,14 +1,18 @@
 // One request inside the engine, from submit() to its response.
 //
 // Threads: the first block is constant after submit; the second belongs to the scheduler's thread;
-// `cancelled` and the outcome may be touched by any thread.
+// `cancelled` and the outcome may be touched by any thread. While a request is paused (pause_at), all of it
+// belongs to whoever submitted it, who must submit it again: as it is, with another context (restart), or
+// cancelled.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -51,7 +55,11 @@ struct RequestState {
   // The last tokens of the prompt whose places the response gets the logits of (prompt_logits).
   int scored_tokens = 0;
   std::optional<OpenFrame> frame;
-  bool keep_pages = false;  // the response's owner takes the pages of the request's own rows
+  // Asked on the engine's thread before each generated token, with the logits that it will be drawn from:
+  // true pauses the request (wait_for_pause).
+  std::function<bool(const RequestState& request, std::span<const float> row)> pause_at;
+  bool keep_sequence = false;  // the sequence stays as it is when the request has ended
+  bool keep_pages = false;     // the response's owner takes the pages of the request's own rows
   bool use_prefix_cache = true;
   int decode_budget = 0;  // tokens that a decode step reads at most; 0: all
   int64_t submitted_ns = 0;
@@ -66,7 +74,9 @@ struct RequestState {
   std::vector<std::vector<float>> prompt_logits;  // [scored_tokens][vocabulary]
   std::vector<store::PagePin> kept_pages;         // with keep_pages, once the request has ended
   int kept_tokens = 0;                            // of its own rows, in them
-  int exact_tokens = -1;  // in KV before the first sparse decode step; -1: there was none
+  std::vector<float> held_row;  // paused before the token that is drawn from it; empty: there is none
+  bool paused = false;          // as the scheduler counts
+  int exact_tokens = -1;        // in KV before the first sparse decode step; -1: there was none
   int64_t admitted_ns = 0;
   int64_t first_token_ns = 0;
 
@@ -85,6 +95,18 @@ struct RequestState {
   }
   bool decoding() const { return prefilled && pending() == 1; }
 
+  // While paused: goes on behind another context. `prompt_in` ends with what was generated; runs, blended
+  // tokens and prefix_key are set by then.
+  void restart(std::vector<int32_t> prompt_in) {
+    sequence.truncate(0);
+    prompt = std::move(prompt_in);
+    tokens = prompt;
+    response.usage.prompt_tokens = static_cast<int>(prompt.size());
+    held_row.clear();
+    exact_tokens = -1;
+    prefilled = admitted_before = false;
+  }
+
   std::atomic<bool> cancelled{false};
 
   void complete(Result<Response> outcome_in) {
@@ -92,9 +114,21 @@ struct RequestState {
     outcome.emplace(std::move(outcome_in));
     done.notify_all();
   }
+  void note_pause() {
+    std::lock_guard lock(mutex);
+    pausing = true;
+    done.notify_all();
+  }
+  // True when the request has paused, false when it has ended.
+  bool wait_for_pause() {
+    std::unique_lock lock(mutex);
+    done.wait(lock, [&] { return pausing || outcome.has_value(); });
+    return std::exchange(pausing, false);
+  }
   std::mutex mutex;
   std::condition_variable done;
   std::optional<Result<Response>> outcome;  // guarded by mutex
+  bool pausing = false;                     // guarded by mutex
 };
 
 }  // namespace rhapsode::engine

@@ -140,12 +140,21 @@ void Scheduler::run_job() {
 
 bool Scheduler::wait_for_work() {
   std::unique_lock lock(mutex_);
+  // Those that wait were just tried: while all pages are a paused request's, only its return changes that.
   changed_.wait(lock, [&] {
-    return stopping_ || !incoming_.empty() || !jobs_.empty() || !running_.empty() || !waiting_.empty();
+    const bool can_admit = !waiting_.empty() && (paused_ == 0 || !running_.empty());
+    return stopping_ || !incoming_.empty() || !jobs_.empty() || !running_.empty() || can_admit;
   });
   while (!incoming_.empty()) {
-    waiting_.push_back(std::move(incoming_.front()));
+    Handle request = std::move(incoming_.front());
     incoming_.pop_front();
+    if (!request->paused) {
+      waiting_.push_back(std::move(request));
+      continue;
+    }
+    request->paused = false;
+    --paused_;
+    waiting_.push_front(std::move(request));
   }
   return !stopping_;
 }
@@ -192,7 +201,7 @@ bool Scheduler::uses_prefix_cache(const RequestState& request) const {
 bool Scheduler::waits_for_prefix(const RequestState& request) const {
   if (!uses_prefix_cache(request) || request.request.prompt_logprobs) return false;
   int shared = 0;
-  if (!request.runs.empty()) return false;
+  if (!request.runs.empty() || request.sequence.tokens() > 0) return false;
   for (const Handle& other : running_) {
     if (!other->prefilled && other->prefix_key == request.prefix_key) {
       shared = std::max(shared, common_length(other->prompt, request.tokens));
@@ -209,7 +218,7 @@ void Scheduler::admit() {
       continue;
     }
     if (!try_admit(request)) {
-      if (!running_.empty()) return;  // pages will come back; first come, first served
+      if (!running_.empty() || paused_ > 0) return;  // pages will come back; first come, first served
       waiting_.erase(waiting_.begin() + i);
       fail(request, make_error(ErrorKind::kTooLarge,
                                "the prompt's {} tokens do not fit the KV cap of {} bytes: raise --kv-cap",
@@ -218,12 +227,16 @@ void Scheduler::admit() {
     }
     waiting_.erase(waiting_.begin() + i);
     running_.push_back(request);
+    if (request->held_row.empty()) continue;
+    const std::vector<float> row = std::exchange(request->held_row, {});
+    draw(request, row);
   }
 }
 
 bool Scheduler::try_admit(const Handle& handle) {
   RequestState& request = *handle;
   pins_changed_ = true;
+  if (!request.held_row.empty()) return true;  // back from a pause, with its pages
   const bool caches = uses_prefix_cache(request);
   request.prompt_logits.clear();
   for (const ContextRun& run : request.runs) {
@@ -443,27 +456,42 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
     cache_sequence(request, !waiting_.empty());
   }
   if (request.request.max_tokens == 0) return finish(slice.request, FinishReason::kLength);
+  const std::span<const float> row = logits.last(vocabulary);
+  if (request.pause_at && request.pause_at(request, row)) return pause(slice.request, row);
+  draw(slice.request, row);
+}
+
+void Scheduler::pause(const Handle& request, std::span<const float> row) {
+  std::erase(running_, request);
+  request->held_row.assign(row.begin(), row.end());
+  request->paused = true;
+  ++paused_;
+  request->note_pause();
+}
+
+void Scheduler::draw(const Handle& handle, std::span<const float> row) {
+  RequestState& request = *handle;
   const int64_t begin = now_ns();
-  const Status sampled = sample_next(request, logits.last(vocabulary));
+  const Status sampled = sample_next(request, row);
   const int64_t end = now_ns();
-  timing.sample_ms += ms_between(begin, end);
+  request.response.timing.sample_ms += ms_between(begin, end);
   tracer_.span("sample", begin, end, request.id);
-  if (!sampled.ok()) return fail(slice.request, sampled.error());
+  if (!sampled.ok()) return fail(handle, sampled.error());
 
   const int32_t token = request.response.tokens.back().token;
   const text::Tokenizer& tokenizer = runner_.tokenizer();
   if (!request.request.ignore_end && tokenizer.is_end_of_generation(token)) {
-    return finish(slice.request, FinishReason::kEnd);
+    return finish(handle, FinishReason::kEnd);
   }
   if (!emit(request, request.decoder.feed(tokenizer.piece(token)))) {
-    return finish(slice.request, FinishReason::kCancelled);
+    return finish(handle, FinishReason::kCancelled);
   }
-  if (request.decoder.stopped()) return finish(slice.request, FinishReason::kStopString);
+  if (request.decoder.stopped()) return finish(handle, FinishReason::kStopString);
   if (static_cast<int>(request.response.tokens.size()) >= request.request.max_tokens) {
-    return finish(slice.request, FinishReason::kLength);
+    return finish(handle, FinishReason::kLength);
   }
   const bool full = static_cast<int>(request.tokens.size()) >= request.context_tokens;
-  if (full && !request.request.roll_context) finish(slice.request, FinishReason::kContext);
+  if (full && !request.request.roll_context) finish(handle, FinishReason::kContext);
 }
 
 void Scheduler::cache_sequence(RequestState& request, bool whole) {

@@ -5,9 +5,10 @@
 // Admission is first come, first served by free KV pages; a request whose prompt starts like one that is
 // being prefilled waits for that prefix instead of computing it twice. When the pool is full, unused
 // prefix-cache pages go first; then the youngest request is put back into the queue and later continues where
-// it was. Work of others that needs passes or pages (encoding a memory, judging, citing) runs as jobs between
-// two passes, so nobody else uses the model meanwhile. Threads: submit(), execute(), take_pages() and stats()
-// from any thread but the worker; everything else on the worker.
+// it was. A request may pause before a token (RequestState::pause_at): it keeps its pages and waits outside
+// for whoever submitted it. Work of others that needs passes or pages (encoding a memory, judging, citing)
+// runs as jobs between two passes, so nobody else uses the model meanwhile. Threads: submit(), execute(),
+// take_pages() and stats() from any thread but the worker; everything else on the worker.
 #pragma once
 
 #include <atomic>
@@ -100,6 +101,10 @@ class Scheduler {
   void run_pass(Pass pass);
   void note_pass(const Pass& pass, int64_t begin_ns, int64_t end_ns);
   void after_slice(const Slice& slice, std::span<const float> logits, double pass_ms);
+  // Takes a request out until it is submitted again; its next token will be drawn from this row.
+  void pause(const Handle& request, std::span<const float> row);
+  // Draws the next token, tells its text, and ends the request where it is the last one.
+  void draw(const Handle& request, std::span<const float> row);
   Status sample_next(RequestState& request, std::span<const float> row);
   Status keep_prompt_logprobs(RequestState& request, const Slice& slice, std::span<const float> logits);
   bool emit(RequestState& request, std::string_view text);
@@ -117,6 +122,7 @@ class Scheduler {
   PrefixCache cache_;
   std::deque<Handle> waiting_;
   std::vector<Handle> running_;  // in order of admission
+  int paused_ = 0;               // requests that will come back
   bool pins_changed_ = false;    // since stats_.kv_cached_bytes was counted
   double row_ms_ = 0.0;          // running mean of a prefill row's time
 

@@ -106,6 +106,12 @@ void Sequence::add_to_plan(int rows, kernels::BatchPlan& plan) const {
   plan.sequences.push_back(std::move(sequence));
 }
 
+std::vector<kernels::PageReference> Sequence::references() const {
+  kernels::BatchPlan plan;
+  add_to_plan(0, plan);
+  return std::move(plan.sequences.front().references);
+}
+
 void Sequence::commit(int rows) {
   int index = open_entry();
   if (index < 0) index = used();

@@ -48,6 +48,8 @@ class Sequence {
   // They must be reserved.
   void add_to_plan(int rows, kernels::BatchPlan& plan) const;
   void commit(int rows);
+  // Everything that the next row would see.
+  std::vector<kernels::PageReference> references() const;
 
   Sequence fork() const;
   // Takes over the first `slots` slots of a page computed as continuation of what is here (a prefix-cache

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "eval/dataset.h"
-#include "rhapsode/memory_results.h"
+#include "rhapsode/answer.h"
 
 namespace rhapsode::eval {
 

@@ -58,6 +58,19 @@ Result<double> log_sum_exp(std::span<const float> logits) {
   return top + std::log(sum);
 }
 
+Result<double> entropy_of(std::span<const float> logits) {
+  RH_TRY(const float top, highest(logits));
+  double sum = 0;
+  double weighted = 0;
+  for (const float logit : logits) {
+    const double below = static_cast<double>(logit) - top;
+    const double weight = std::exp(below);
+    sum += weight;
+    if (weight > 0) weighted += weight * below;
+  }
+  return std::log(sum) - weighted / sum;
+}
+
 Result<double> log_softmax_of(std::span<const float> logits, int32_t token) {
   if (token < 0 || static_cast<size_t>(token) >= logits.size()) {
     return make_error(ErrorKind::kInvalidArgument, "token {} is outside a row of {} logits", token,

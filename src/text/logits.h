@@ -26,6 +26,9 @@ Result<double> log_sum_exp(std::span<const float> logits);
 
 Result<double> log_softmax_of(std::span<const float> logits, int32_t token);
 
+// Of the distribution, in nats.
+Result<double> entropy_of(std::span<const float> logits);
+
 // The `count` likeliest tokens, likeliest first; fewer if the row has fewer possible ones.
 Result<std::vector<TokenLogProb>> top_log_probs(std::span<const float> logits, int count);
 

@@ -33,13 +33,21 @@ PASSAGE_FIELDS = ["id", "source", "version", "start_byte", "end_byte", "line", "
                   "superseded_by"]
 FOUND_FIELDS = [*PASSAGE_FIELDS, "score", "latent", "keywords", "judged", "chained", "found_by", "link", "text"]
 ANSWER_FIELDS = ["answer", "abstained", "citations", "usage", "timing", "policy", "policy_reason", "passages", "self_check", "hops",
-                 "as_of", "notes", "finish", "model"]
+                 "as_of", "notes", "finish", "model", "trace"]
 REPLY_FIELDS = ["turn", "message", "answer", "recalled", "spilled", "usage", "timing", "policy", "policy_reason",
                 "finish", "conversation", "model"]
 USAGE_FIELDS = ["prompt_tokens", "cached_tokens", "recomputed_tokens", "evaluated_tokens", "probe_tokens",
-                "generated_tokens", "sparse_tokens", "memory_tokens_read", "cold_candidates",
-                "charged_tokens"]
+                "generated_tokens", "sparse_tokens", "memory_tokens_read", "reroutings",
+                "joined_passages", "cold_candidates", "charged_tokens"]
 TIMING_FIELDS = ["route_ms", "load_ms", "blend_ms", "prefill_ms", "ttft_ms", "decode_tokens_per_s", "cite_ms", "total_ms"]
+TRACE_FIELDS = ["format", "version", "question", "answer", "policy", "policy_reason", "model", "passages", "routings",
+                "tokens", "probe_tokens", "probe_ms"]
+ROUTING_FIELDS = ["cause", "token", "signal", "query", "found", "joined", "left", "places", "probe_tokens",
+                  "evaluated_tokens", "route_ms", "read_ms", "problem"]
+TRACED_FOUND_FIELDS = ["passage", "source", "line", "score", "latent", "latent_z", "keywords", "keywords_z", "judged",
+                       "chained", "evidence", "link"]
+PLACE_FIELDS = ["passage", "position", "tokens", "exact_tokens", "approximate_tokens", "recomputed_tokens", "miss"]
+TOKEN_FIELDS = ["token", "text", "routing", "entropy", "attention"]
 HOP_FIELDS = ["query", "passages", "answer"]
 CITATION_FIELDS = ["n", "source", "version", "start_byte", "end_byte", "line", "page", "quote", "support"]
 ADD_FIELDS = ["memory", "made", "added", "updated", "unchanged", "removed", "skipped", "failed", "warnings", "passages",
@@ -245,6 +253,49 @@ class Ask(MemoryCase):
         _, shown = self.run_on_terminal("ask", "--hops", "2", "-v", "tokens of a page", NO_COLOR="1")
         self.assertIn('hop 2: tokens of a page 2\r\n    docs/guide.md:3 (linked by "page")\r\n', shown)
         self.assertNotIn("hop 1", self.succeed("ask", "--hops", "2", "tokens of a page"))
+
+    def test_trace(self):
+        self.assertIsNone(self.json_of("ask", "tokens of a page")["trace"])
+        plain = self.succeed("ask", "tokens of a page", "--answer-trace", "trace.json")
+        self.assertEqual(plain, self.succeed("ask", "tokens of a page"))
+        trace = json.loads((self.work / "trace.json").read_text())
+        self.assertEqual(list(trace), TRACE_FIELDS)
+        self.assertEqual((trace["format"], trace["version"]), ("rhapsode-answer-trace", 1))
+        self.assertEqual(list(trace["passages"][0]), PASSAGE_FIELDS)
+        self.assertEqual(list(trace["routings"][0]), ROUTING_FIELDS)
+        self.assertEqual(list(trace["routings"][0]["found"][0]), TRACED_FOUND_FIELDS)
+        self.assertEqual(list(trace["routings"][0]["places"][0]), PLACE_FIELDS)
+        self.assertEqual(list(trace["tokens"][0]), TOKEN_FIELDS)
+        self.assertEqual(list(trace["tokens"][0]["attention"]), ["prefix", "passages", "question", "answer"])
+        self.assertEqual("".join(token["text"] for token in trace["tokens"]), trace["answer"])
+        self.assertEqual(self.json_of("ask", "tokens of a page", "--heat-map")["trace"]["tokens"], trace["tokens"])
+        for message, file in [("there is no folder nowhere", "nowhere/trace.json"), ("docs is a folder", "docs"),
+                              ("--heat-map shows the trace here", "-")]:
+            refused = self.run_program("ask", "tokens of a page", "--answer-trace", file)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(message, refused.stderr)
+            self.assertEqual(refused.stdout, "", "nothing was asked")
+
+    def test_heat_map(self):
+        shown = self.succeed("ask", "--heat-map", "--no-cite", "tokens of a page", LC_ALL="C")
+        lines = shown.splitlines()
+        self.assertIn("% A page holds sixty-four", lines[2])
+        self.assertTrue(lines[3].startswith("docs/guide.md:3"), shown)
+        self.assertIn("#", lines[3])
+        self.assertTrue(all(len(line) <= 80 for line in lines), shown)
+        self.assertIn("█", self.succeed("ask", "--heat-map", "tokens of a page", LC_ALL="C.UTF-8"))
+        self.assertNotIn("%", self.succeed("ask", "zebra", "--heat-map"))
+        self.assertIn("█", self.succeed("chat", "--heat-map", stdin="tokens of a page\n", LC_ALL="C.UTF-8"))
+
+    def test_routing_again(self):
+        answer = self.json_of("ask", "--reroute-sentences", "--heat-map", "tokens of a page")
+        self.assertEqual(answer["usage"]["reroutings"], 1)
+        again = answer["trace"]["routings"][1]
+        self.assertEqual((again["cause"], again["joined"], again["places"]), ("sentence", [], []))
+        self.assertEqual(again["query"], "tokens of a page " + answer["answer"])
+        self.assertEqual(self.json_of("ask", "tokens of a page")["usage"]["reroutings"], 0)
+        refused = self.run_program("chat", "--conversation", "c", "--reroute-every", "4", stdin="a\n")
+        self.assertIn("--reroute-every does not apply to a conversation that is kept", refused.stderr)
 
     def test_json_lines(self):
         output = self.succeed("ask", "--json", "--stream", "tokens of a page")
