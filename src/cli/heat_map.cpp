@@ -68,6 +68,10 @@ class HeatMap {
       text += band(std::span(cells_).subspan(begin, end - begin)) + "\n";
       begin = end;
     }
+    // What joined before the answer's end, where no word came after it.
+    for (size_t later = cells_.back().routing + 1; later < trace_.routings.size(); ++later) {
+      if (!trace_.routings[later].places.empty()) text += change(trace_.routings[later]);
+    }
     return text + terminal_.paint(Style::kDim, legend()) + "\n";
   }
 

@@ -90,6 +90,14 @@ TEST(HeatMap, LinesFitTheTerminalWhateverTheTokensAre) {
   }
 }
 
+TEST(HeatMap, WhatJoinedAtTheAnswersEndIsNamed) {
+  AnswerTrace trace = two_routings();
+  trace.tokens[3].text.clear();  // the end-of-turn token
+  const std::string text = heat_map(trace, Terminal(traits(60, false)));
+  EXPECT_NE(text.find("\n\nlooked again before token 4 (sentence) + b.md:1\nattention"), std::string::npos)
+      << text;
+}
+
 TEST(HeatMap, OfNothingMeasuredThereIsNone) {
   AnswerTrace trace = two_routings();
   trace.tokens.clear();

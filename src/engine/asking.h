@@ -53,7 +53,7 @@ class Memory::Asking {
   Status check() const;
   void tell_times();
   Result<bool> choose();
-  Result<recall::Route> look_for(const std::string& query);
+  Result<recall::Route> look_for(const std::string& query, int count);
   void note_joined(size_t index);  // in what is read
   // Puts it last into what is read; false when the budget is full.
   Result<bool> take(FoundPassage passage, Reading& reading) const;

@@ -61,7 +61,9 @@ Status Memory::Asking::search_again(State& state) {
   trace_.routings.push_back(std::move(routing));
   TracedRouting& noted = trace_.routings.back();
   const auto look = [&]() -> Status {
-    RH_TRY(const recall::Route route, look_for(noted.query));
+    // As many as the question was answered from: what is new has to be among the best of them.
+    const int count = std::max(options_.most_passages, options_.reroute.passages + 1);
+    RH_TRY(const recall::Route route, look_for(noted.query, count));
     RH_TRY(std::vector<FoundPassage> found, memory_.found(route.ranked, times_));
     if (options_.trace) noted.found = found;
     RH_TRY(Reading next, joined(state, std::move(found), trace_.routings.size() - 1));

@@ -177,7 +177,7 @@ Result<bool> Memory::Asking::choose() {
   times_.selection.superseded |= !options_.passages.empty();
   recall::Route route;
   if (options_.passages.empty()) {
-    RH_TRY(route, look_for(question_));
+    RH_TRY(route, look_for(question_, options_.most_passages));
   } else {
     for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0, std::nullopt});
     std::reverse(route.ranked.begin(), route.ranked.end());
@@ -210,9 +210,9 @@ Result<bool> Memory::Asking::choose() {
   return !texts.empty() && !recall::is_unfit(recall::coverage_of(route.terms, texts));
 }
 
-Result<recall::Route> Memory::Asking::look_for(const std::string& query) {
+Result<recall::Route> Memory::Asking::look_for(const std::string& query, int count) {
   recall::RouteOptions route_options = Impl::route_options(times_);
-  route_options.count = options_.most_passages;
+  route_options.count = count;
   RH_TRY(const RoutePlan plan,
          memory_.route_plan({options_.judge, options_.chain, options_.links}, options_.rank, true));
   RH_TRY(recall::Route route, memory_.route(query, route_options, plan));
@@ -257,6 +257,8 @@ Answer Memory::Asking::abstained() {
   answer_.policy_reason = "the memory holds nothing that fits the question";
   answer_.text = "The memory holds nothing about this.";
   trace_.routings.front().route_ms = answer_.timing.route_ms;
+  trace_.routings.front().joined.clear();
+  trace_.passages.clear();
   if (options_.trace) answer_.trace = std::move(trace_);
   if (options_.on_text) options_.on_text(answer_.text);
   answer_.timing.ttft_ms = answer_.timing.total_ms = ms_between(begin_ns_, now_ns());

@@ -137,6 +137,7 @@ TEST_F(MemoryTrace, AnAnswerThatIsRefusedHasATraceOfWhatWasFound) {
   ASSERT_TRUE(answer.abstained);
   ASSERT_TRUE(answer.trace.has_value());
   EXPECT_FALSE(answer.trace->routings.front().found.empty());
+  EXPECT_TRUE(answer.trace->routings.front().joined.empty()) << "nothing was read";
   EXPECT_TRUE(answer.trace->tokens.empty());
 }
 
