@@ -29,9 +29,10 @@ constexpr Command kCommands[] = {
      "rhapsode ask --policy blend --blend-rounds 2 --best-first \"Who wrote it?\"\n"
      "rhapsode ask --read 3,1 --order parallel -v \"How do these two differ?\"\n"
      "rhapsode ask --hops 2 -v \"Where was the author of the handbook born?\"\n"
-     "rhapsode ask --reroute-sentences --reroute-passages 1 --heat-map \"How did the two projects end?\"\n"
-     "rhapsode ask --reroute-every 32 --reroute-most 4 --answer-trace trace.json \"Tell the whole story.\"\n"
+     "rhapsode ask --reroute-sentences --reroute-passages 1 \"How did both end?\"\n"
+     "rhapsode ask --reroute-every 32 --reroute-most 4 --heat-map \"Tell it all\"\n"
      "rhapsode ask --reroute-entropy 2.5 --reroute-attention 0.5 \"Why did it fail?\"\n"
+     "rhapsode ask --answer-trace trace.json \"Why did it fail?\"\n"
      "rhapsode ask --json --stream - < question.txt",
      run_ask},
     {kSearch, "search", "QUESTION", 1, 1, "show the passages a question finds, with their scores",
