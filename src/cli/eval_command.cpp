@@ -82,6 +82,7 @@ class Evaluator {
     options.memory = settings.memory.options.folder;
     options.passages = settings.memory.ask.most_passages;
     options.best_first = settings.memory.ask.best_first;
+    options.reroute = settings.memory.ask.reroute;
     options.heed_times = settings.memory.ask.heed_times;
     options.budget_tokens = settings.memory.ask.budget_tokens;
     // What `auto` would do for this model is what evaluations find out.

@@ -133,7 +133,9 @@ std::string normalise_answer(std::string_view text) {
   return out;
 }
 
-std::string answer_of_reply(std::string_view reply) {
+std::string answer_of_reply(std::string_view reply, std::string_view mark) {
+  const size_t marked = mark.empty() ? std::string_view::npos : reply.rfind(mark);
+  if (marked != std::string_view::npos) reply.remove_prefix(marked + mark.size());
   std::string_view answer = trimmed(reply);
   answer = trimmed(answer.substr(0, answer.find('\n')));
   constexpr std::string_view kLabel = "Answer:";

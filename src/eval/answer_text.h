@@ -17,7 +17,8 @@ std::string normalise_answer(std::string_view text);
 std::vector<std::string> answer_words(std::string_view text);
 
 // What of a model's reply counts as its answer: the first line that is not blank, without white space, a
-// leading "Answer:" and a final full stop.
-std::string answer_of_reply(std::string_view reply);
+// leading "Answer:" and a final full stop. With a mark, of what stands behind its last place in the reply, or
+// of all of it where it does not occur.
+std::string answer_of_reply(std::string_view reply, std::string_view mark = {});
 
 }  // namespace rhapsode::eval

@@ -60,6 +60,9 @@ TEST(AnswerOfReply, IsTheFirstLineWithoutItsWrapping) {
   EXPECT_EQ(answer_of_reply("Answer:"), "Answer:");
   EXPECT_EQ(answer_of_reply("."), ".");
   EXPECT_EQ(answer_of_reply(" \n\t"), "");
+  EXPECT_EQ(answer_of_reply("It is in Porto. Answer: Portugal.", "Answer:"), "Portugal");
+  EXPECT_EQ(answer_of_reply("It is in Porto. Answer: Spain.\nAnswer:\n Portugal", "Answer:"), "Portugal");
+  EXPECT_EQ(answer_of_reply("It is in Porto.", "Answer:"), "It is in Porto");
 }
 
 }  // namespace

@@ -106,11 +106,29 @@ TEST(MeasuredReadings, AreMeansWithPairedLossesByGroupTheCheapestFirst) {
 }
 
 TEST(ContextNames, AreReadBackAndWrongOnesRefused) {
-  for (const char* name :
-       {"closed", "gold", "full", "reuse", "routed", "bm25", "latent", "own:prefix", "routed:full",
-        "routed:reorder", "own:blend=attention+first@15", "routed:blend=deviation@2.5", "bm25:reuse",
-        "routed:blend=attention@15x2", "chain", "judged+links", "chain+links:reuse", "bm25+links",
-        "own:blend=attention+last@10x8"}) {
+  for (const char* name : {"closed",
+                           "gold",
+                           "full",
+                           "reuse",
+                           "routed",
+                           "bm25",
+                           "latent",
+                           "own:prefix",
+                           "routed:full",
+                           "routed:reorder",
+                           "own:blend=attention+first@15",
+                           "routed:blend=deviation@2.5",
+                           "bm25:reuse",
+                           "routed:blend=attention@15x2",
+                           "chain",
+                           "judged+links",
+                           "chain+links:reuse",
+                           "bm25+links",
+                           "own:blend=attention+last@10x8",
+                           "routed+again",
+                           "routed:reuse+again",
+                           "evidence+judged:reuse+again",
+                           "routed+links:blend=first@5+again"}) {
     const auto context = context_named(name);
     ASSERT_TRUE(context) << name;
     EXPECT_EQ(to_string(*context), name);
@@ -137,7 +155,13 @@ TEST(ContextNames, AreReadBackAndWrongOnesRefused) {
                            "+links",
                            "links",
                            "reuse+links",
-                           "own+links:reuse"}) {
+                           "own+links:reuse",
+                           "+again",
+                           "reuse+again",
+                           "own:reuse+again",
+                           "bm25+again",
+                           "routed+again+again",
+                           "gold+again"}) {
     EXPECT_FALSE(context_named(name)) << name;
   }
 }

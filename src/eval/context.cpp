@@ -13,6 +13,7 @@ using Kind = Context::Kind;
 constexpr std::array<const char*, 10> kKinds{"closed", "gold",   "own",   "routed",   "bm25",
                                              "latent", "judged", "chain", "evidence", "evidence+judged"};
 constexpr std::string_view kLinks = "+links";
+constexpr std::string_view kAgain = "+again";
 constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
                                ReadPolicy::kReuse, ReadPolicy::kBlend};
 
@@ -56,12 +57,22 @@ bool read_reading(std::string_view text, Context& context) {
 auto rank_of(const Context& context) {
   const auto reading = std::find(kReadings.begin(), kReadings.end(), context.policy) - kReadings.begin();
   return std::tuple(context.kind, context.links, context.policy == ReadPolicy::kAuto ? -1 : reading,
-                    context.selector, context.percent, context.rounds);
+                    context.selector, context.percent, context.rounds, context.again);
+}
+
+// Whether Memory::ask() itself can search by these signals, as it has to within an answer.
+bool is_asked_by(Kind kind) {
+  return kind == Kind::kRouted || kind >= Kind::kJudged;
 }
 
 }  // namespace
 
 std::string to_string(const Context& context) {
+  if (context.again) {
+    Context once = context;
+    once.again = false;
+    return to_string(once) + std::string(kAgain);
+  }
   if (context == Context::kFull) return "full";
   if (context == Context::kReuse) return "reuse";
   std::string name = kKinds[static_cast<size_t>(context.kind)];
@@ -74,6 +85,12 @@ std::string to_string(const Context& context) {
 }
 
 std::optional<Context> context_named(std::string_view name) {
+  if (name.ends_with(kAgain)) {
+    std::optional<Context> once = context_named(name.substr(0, name.size() - kAgain.size()));
+    if (!once || once->again || !is_asked_by(once->kind)) return std::nullopt;
+    once->again = true;
+    return once;
+  }
   Context context;
   std::string_view rest = name;
   const std::string_view first = take_until(rest, ':');
@@ -112,7 +129,8 @@ Result<std::vector<Context>> parse_contexts(std::string_view names) {
                         "'{}' is no context; there are closed, gold, full, reuse, routed, bm25, latent, "
                         "judged, chain, searched ones with +links, evidence, evidence+judged, and own or a "
                         "searched one with how they are read: routed:prefix, "
-                        "own:blend=attention+first@15",
+                        "own:blend=attention+first@15; with +again at the end passages are looked for again "
+                        "within the answer",
                         name);
     }
     contexts.push_back(*context);

@@ -5,8 +5,9 @@
 // signals), bm25 (keywords), latent (the model's own), judged (routed, its best judged again), chain (judged,
 // with a chain of evidence in front), each also with "+links" behind it; linked is short for routed+links. A
 // reading is
-// full, prefix, reorder, reuse, or blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". Plain
-// values; threads: any.
+// full, prefix, reorder, reuse, or blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". With
+// "+again" at the end, passages are looked for again within the answer: of all searched kinds but bm25 and
+// latent. Plain values; threads: any.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct Context {
   double percent = 15;
   int rounds = 1;
   bool links = false;  // of searched kinds: links are followed
+  bool again = false;  // passages are looked for again within the answer
 
   bool operator==(const Context&) const = default;
 

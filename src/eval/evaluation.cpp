@@ -75,6 +75,16 @@ Json Evaluation::settings() const {
                 {"limit", plan_.questions().size()}};
   if (!options_.part.empty()) settings["part"] = options_.part;
   if (options_.pool_tokens > 0) settings["pool_tokens"] = options_.pool_tokens;
+  const auto looks_again = [](const Context& context) { return context.again; };
+  if (std::any_of(plan_.contexts().begin(), plan_.contexts().end(), looks_again)) {
+    const RerouteOptions& again = options_.reroute;
+    settings["reroute"] = {{"every_tokens", again.every_tokens},
+                           {"sentences", again.sentences || !again.on()},
+                           {"entropy", again.entropy},
+                           {"attention", again.attention},
+                           {"most", again.most},
+                           {"passages", again.passages}};
+  }
   return settings;
 }
 
@@ -149,6 +159,13 @@ Result<ReadRequest> Evaluation::request_for(const Question& question, const Cont
   request.cite = plan_.task().cite;
   if (context.kind == Context::Kind::kGold) request.places = plan_.gold_places(question);
   if (context.kind == Context::Kind::kOwn) request.places = plan_.own_places(question);
+  if (context.again) {
+    request.signal = signal_of(context);
+    request.links = context.links;
+    request.reroute = options_.reroute;
+    if (!request.reroute.on()) request.reroute.sentences = true;
+    return request;
+  }
   if (is_searched(context) && (context.kind != Context::Kind::kRouted || context.links)) {
     request.places.emplace();
     for (const RankedPassage& passage : record.ranked) {
@@ -206,12 +223,18 @@ Status Evaluation::answer(const ReadRequest& request, const Context& context, co
   if (reads_stored) RH_TRY_STATUS(warm(request, record));
   RH_TRY(record.reply, subject_.answer(request));
   record.answered = true;
-  record.prediction = answer_of_reply(record.reply.text);
+  record.prediction = answer_of_reply(record.reply.text, plan_.task().answer_mark);
   record.read = placed(question, record.reply.passages);
   // An empty reply has no first token.
   if (record.reply.timing.ttft_ms > 0) record.scores["ttft_ms"] = record.reply.timing.ttft_ms;
   record.scores["tokens_read"] = record.reply.usage.memory_tokens_read;
   record.scores["evaluated_tokens"] = record.reply.usage.evaluated_tokens;
+  record.scores["total_ms"] = record.reply.timing.total_ms;
+  if (context.again) {
+    record.scores["reroutings"] = record.reply.usage.reroutings;
+    record.scores["joined_passages"] = record.reply.usage.joined_passages;
+    record.scores["probe_tokens"] = record.reply.usage.probe_tokens;
+  }
   if (record.reply.usage.memory_tokens_read > 0) {
     record.scores["charged"] = record.reply.usage.charged_tokens / record.reply.usage.memory_tokens_read;
   }

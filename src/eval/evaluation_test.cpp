@@ -144,6 +144,23 @@ TEST_F(EvaluationTest, SearchedContextsAreRanked) {
   EXPECT_EQ(routed.scores.at("recall@1"), 1);
 }
 
+TEST_F(EvaluationTest, LookingAgainIsForTheMemoryItself) {
+  const Context context = *context_named("evidence+links:reuse+again");
+  const Record record = ask(0, context);
+  const ReadRequest& asked = subject_.asked.back();
+  EXPECT_FALSE(asked.places.has_value());
+  EXPECT_EQ(asked.signal, Signal::kEvidence);
+  EXPECT_TRUE(asked.links);
+  EXPECT_TRUE(asked.reroute.sentences) << "unless other conditions are given";
+  EXPECT_EQ(record.scores.count("reroutings"), 1u);
+  options_.reroute.every_tokens = 8;
+  ask(0, context);
+  EXPECT_EQ(subject_.asked.back().reroute.every_tokens, 8);
+  EXPECT_FALSE(subject_.asked.back().reroute.sentences);
+  EXPECT_FALSE(ask(0, Context::kRouted).scores.contains("reroutings"));
+  EXPECT_FALSE(subject_.asked.back().reroute.on());
+}
+
 TEST_F(EvaluationTest, AHandfulOfPassagesIsRead) {
   options_.passages = 1;
   EXPECT_EQ(ask(1, Context::kBm25).scores.at("gold_read"), 0);

@@ -157,6 +157,16 @@ Result<std::vector<PassageInfo>> MemorySubject::passages_at(const std::vector<Sp
   return found;
 }
 
+template <typename Options>
+void MemorySubject::set_signal(Signal signal, bool links, Options& options) const {
+  const bool trained = signal == Signal::kEvidence || signal == Signal::kJudgedEvidence;
+  options.rank = trained ? RankBy::kEvidence : RankBy::kFused;
+  if (signal != Signal::kEvidence && signal >= Signal::kJudged) options.judge = judge_;
+  if (signal == Signal::kChain) options.chain = chain_;
+  options.links = links_;
+  options.links.on = links || trained;
+}
+
 Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   AskOptions options;
   options.question = request.question;
@@ -168,9 +178,9 @@ Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   options.cite = request.cite;
   options.abstain = false;
   options.self_check = 0;
-  options.links.on = false;  // rankings with links are read by place
   options.policy = request.policy;
-  options.rank = RankBy::kFused;
+  set_signal(request.signal, request.links, options);
+  options.reroute = request.reroute;
   options.blend = request.blend;
   if (request.closed) {
     options.most_passages = 0;
@@ -245,16 +255,10 @@ Result<ScoredAnswer> MemorySubject::score(const ReadRequest& request, const std:
 
 Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& question, const Ranking& ranking) {
   SearchOptions options;
-  const Signal signal = ranking.signal;
-  const bool trained = signal == Signal::kEvidence || signal == Signal::kJudgedEvidence;
   options.limit = ranking.passages;
-  options.latent = signal != Signal::kKeywords;
-  options.keywords = signal != Signal::kLatent;
-  options.rank = trained ? RankBy::kEvidence : RankBy::kFused;
-  if (signal != Signal::kEvidence && signal >= Signal::kJudged) options.judge = judge_;
-  if (signal == Signal::kChain) options.chain = chain_;
-  options.links = links_;
-  options.links.on = ranking.links || trained;
+  options.latent = ranking.signal != Signal::kKeywords;
+  options.keywords = ranking.signal != Signal::kLatent;
+  set_signal(ranking.signal, ranking.links, options);
   options.heed_times = heed_times_;
   RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, options));
   std::vector<PlacedPassage> ranked;

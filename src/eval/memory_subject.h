@@ -57,6 +57,9 @@ class MemorySubject final : public Subject {
   Status read_names();
   Result<std::vector<PassageInfo>> stored(int document);
   Result<std::vector<PassageInfo>> passages_at(const std::vector<Span>& places);
+  // Of searching, in SearchOptions or AskOptions.
+  template <typename Options>
+  void set_signal(Signal signal, bool links, Options& options) const;
   Result<AskOptions> ask_options(const ReadRequest& request);
   // The number of the document that a source of the memory is; kNotFound for one that is none of ours.
   Result<int> document_of(const std::string& source) const;

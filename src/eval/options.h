@@ -23,6 +23,7 @@ struct Options {
   int pool_tokens = 0;      // size of the pool, a seeded selection, at 4 bytes a token; 0: all
   int distractors = -1;     // beside the evidence; -1: as the task says
   int passages = 5;         // read of what was found
+  RerouteOptions reroute;   // of contexts with "+again"; with no condition: sentences
   int depth = 0;            // passages of a ranking that are kept; 0: as many as are measured
   bool heed_times = true;   // what questions say of time is used
   bool best_first = false;  // of what was found, the best passage stands first, not last

@@ -17,6 +17,8 @@
 
 namespace rhapsode::eval {
 
+enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged, kChain, kEvidence, kJudgedEvidence };
+
 struct ReadRequest {
   std::string question;
   bool closed = false;                    // nothing stands before the question
@@ -24,6 +26,9 @@ struct ReadRequest {
   BlendOptions blend;
   std::optional<std::vector<Span>> places;  // in reading order, best last; unset: the memory routes
   bool best_first = false;                  // when the memory routes
+  Signal signal = Signal::kFused;           // the same: by which signals
+  bool links = false;
+  RerouteOptions reroute;
   int most_passages = 5;
   int budget_tokens = 2560;
   int max_tokens = 24;
@@ -70,8 +75,6 @@ struct ScoredAnswer {
     return std::span(rows).subspan(token * vocabulary, vocabulary);
   }
 };
-
-enum class Signal : uint8_t { kFused, kKeywords, kLatent, kJudged, kChain, kEvidence, kJudgedEvidence };
 
 struct Ranking {
   Signal signal = Signal::kFused;

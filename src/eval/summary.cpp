@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::array<std::string_view, 9> kFirst{"em",  "f1", "subspan", "values",   "cacheblend_f1",
                                                  "nll", "kl", "top1",    "gold_read"};
-constexpr std::array<std::string_view, 8> kLast{
-    "cited",   "cited_gold",  "first_sentence", "first_sentence_gold",
-    "ttft_ms", "tokens_read", "cite_ms",        "cite_share"};
+constexpr std::array<std::string_view, 12> kLast{
+    "cited",       "cited_gold", "first_sentence",  "first_sentence_gold", "ttft_ms", "total_ms",
+    "tokens_read", "reroutings", "joined_passages", "probe_tokens",        "cite_ms", "cite_share"};
 const std::string kAll = "all";
 
 // By metric, by question.

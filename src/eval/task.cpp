@@ -191,6 +191,7 @@ Result<Task> read_task(const toml::table& table, const std::string& label) {
   if (task.default_contexts.empty()) task.default_contexts = task.contexts;
   parse_ranking(keys, task);
   keys.integer("max_tokens", task.max_tokens, 1, 4096);
+  keys.text("answer_mark", task.answer_mark);
   keys.integer("distractors", task.distractors, -1, 1000);
   keys.integer("limit", task.limit, 0, 1 << 24);
   keys.integer("seed", task.seed, 0, std::numeric_limits<int64_t>::max());

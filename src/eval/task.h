@@ -42,7 +42,8 @@ struct Task {
   RankUnit unit = RankUnit::kDocument;
   std::vector<int> recall_at{2, 5, 10};
   int max_tokens = 24;
-  int distractors = -1;  // BM25 neighbours put beside the evidence; -1: each question's own passages
+  std::string answer_mark;  // the answer is what stands behind it in the reply; empty: the first line
+  int distractors = -1;     // BM25 neighbours put beside the evidence; -1: each question's own passages
   bool cite = false;
   int limit = 0;  // questions drawn; 0: all
   uint64_t seed = 0;
