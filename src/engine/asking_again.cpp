@@ -75,6 +75,7 @@ Status Memory::Asking::search_again(State& state) {
     return {};
   };
   const Status status = look();
+  answer_.timing.route_ms += noted.route_ms;
   noted.probe_tokens = answer_.usage.probe_tokens - probed;
   if (!status.ok()) noted.problem = status.error().message;
   return status;

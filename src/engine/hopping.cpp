@@ -97,6 +97,7 @@ Result<Answer> Memory::Hopping::answer(bool last) {
     asked.sampling.temperature = 0;
     asked.cite = false;
     asked.trace = false;
+    asked.begin.clear();
     asked.self_check = 0;
     asked.on_text = nullptr;
   }

@@ -274,8 +274,8 @@ Result<Response> Memory::Asking::generate() {
     return !options_.on_text || options_.on_text(text);
   };
   begin_text_ = memory_.passes->tokenizer().decode(options_.begin);
-  if (!begin_text_.empty() && options_.on_text) options_.on_text(begin_text_);
   RH_TRY(auto state, reader(std::move(request)));
+  if (!begin_text_.empty()) state->cancelled = !state->request.on_text(begin_text_);
   state->keep_sequence = options_.trace;
   if (options_.trace || options_.reroute.on()) {
     state->pause_at = [this](const engine::RequestState& told, std::span<const float> row) {

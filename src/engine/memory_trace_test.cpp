@@ -180,6 +180,11 @@ TEST_F(MemoryTrace, AnAnswerBeginsWithWhatItIsGiven) {
     EXPECT_EQ(rest.trace->tokens[i].token, whole.trace->tokens[i + 3].token);
     EXPECT_NEAR(rest.trace->tokens[i].answer, whole.trace->tokens[i + 3].answer, 2e-3);
   }
+  options.on_text = [](std::string_view) { return false; };
+  const Answer stopped = ask(*memory, options);
+  EXPECT_EQ(stopped.finish, FinishReason::kCancelled);
+  EXPECT_EQ(stopped.usage.generated_tokens, 0);
+  options.on_text = nullptr;
   options.begin = {1 << 20};
   EXPECT_EQ(memory->ask(options).error().kind, ErrorKind::kInvalidArgument);
   options.begin = {1};

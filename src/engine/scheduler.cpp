@@ -370,10 +370,11 @@ Scheduler::Pass Scheduler::build_pass() {
       continue;
     roll_if_full(*request);
     // Only younger requests give way, and those come later in this order, so none in the pass loses its
-    // pages. The youngest may itself have to; a lone request that fills the whole pool ends here.
+    // pages. The youngest may itself have to; a lone request that fills the whole pool ends here, unless a
+    // paused one will give pages back.
     if (reserve_or_preempt(request, 1)) {
       add_slice(request, 1, pass);
-    } else if (running_.size() == 1) {
+    } else if (running_.size() == 1 && paused_ == 0) {
       finish(request, FinishReason::kContext);
     } else {
       preempt(request);
