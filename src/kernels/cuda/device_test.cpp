@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cuda/attend_stream.h"
 #include "kernels/cuda/attend_wide.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/device_page_memory.h"
 #include "kernels/cuda/device_world.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm.h"
@@ -287,6 +289,35 @@ TEST(CudaScores, LogSoftmaxAtATargetIsThatOfTheWholeRow) {
       for (int64_t i = 0; i < features; ++i) sum += std::exp(static_cast<double>(row[i]) - 30.0);
       EXPECT_NEAR(scores[r], row[targets[r]] - 30.0 - std::log(sum), 2e-4) << features << " row " << r;
     }
+  }
+}
+
+// Parts that do not divide a slab of pinned memory, and more of them than one holds.
+TEST(PinnedPageMemory, PartsOfAnySizeComeBackFromTheGpu) {
+  RH_REQUIRE_GPU();
+  for (const size_t part_bytes : {size_t{786'432}, size_t{1'835'008}, size_t{100'032}}) {
+    constexpr size_t kParts = 200;
+    const auto pages = device_page_memory();
+    const auto region = pages->reserve(kParts * part_bytes);
+    ASSERT_TRUE(region.ok()) << region.error().message;
+    const auto staging = pages->new_staging();
+    const auto host = staging->reserve(kParts * part_bytes);
+    ASSERT_TRUE(host.ok()) << host.error().message;
+    std::vector<PageMemory::CopyIn> in;
+    std::vector<PageMemory::CopyOut> out;
+    std::vector<std::byte> back(kParts * part_bytes);
+    for (size_t i = 0; i < kParts; ++i) {
+      const std::span part(*host + i * part_bytes, part_bytes);
+      ASSERT_TRUE(staging->prepare(part).ok());
+      for (size_t j = 0; j < part_bytes; ++j)
+        part[j] = static_cast<std::byte>((i * 131 + j * 7 + j / 251) & 255);
+      in.push_back({*region + i * part_bytes, part});
+      out.push_back({*region + i * part_bytes, std::span(back).subspan(i * part_bytes, part_bytes)});
+    }
+    const Status copied = pages->copy_all_in(in);
+    ASSERT_TRUE(copied.ok()) << copied.error().message;
+    ASSERT_TRUE(pages->copy_all_out(out).ok());
+    EXPECT_EQ(std::memcmp(back.data(), *host, back.size()), 0) << part_bytes;
   }
 }
 

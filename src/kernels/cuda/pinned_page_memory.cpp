@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #include "base/system.h"
@@ -12,7 +13,8 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-constexpr size_t kSlabBytes = 64u << 20;
+constexpr size_t kLeastSlabBytes = 64u << 20;
+constexpr size_t kSystemPage = 4096;
 // The tier is a convenience: most of the memory stays everybody's.
 constexpr uint64_t kShareOfMemory = 8;
 
@@ -20,14 +22,13 @@ class PinnedPageMemory final : public PageMemory {
  public:
   ~PinnedPageMemory() override {
     for (size_t slab = 0; slab < slabs_.size(); ++slab) {
-      if (slabs_[slab] == Slab::kPinned) cudaHostUnregister(region_ + slab * kSlabBytes);
+      if (slabs_[slab] == Slab::kPinned) cudaHostUnregister(region_ + slab * slab_bytes_);
     }
   }
 
   Result<std::byte*> reserve(size_t bytes) override {
     RH_TRY(region_, host_->reserve(bytes));
     bytes_ = bytes;
-    slabs_.resize((bytes + kSlabBytes - 1) / kSlabBytes, Slab::kUntouched);
     return region_;
   }
 
@@ -44,12 +45,13 @@ class PinnedPageMemory final : public PageMemory {
 
   Status prepare(std::span<const std::byte> part) override {
     std::lock_guard lock(mutex_);
+    if (slabs_.empty()) choose_slabs(part.size());
     const auto begin = static_cast<size_t>(part.data() - region_);
-    for (size_t slab = begin / kSlabBytes; slab * kSlabBytes < begin + part.size(); ++slab) {
+    for (size_t slab = begin / slab_bytes_; slab * slab_bytes_ < begin + part.size(); ++slab) {
       if (slabs_[slab] == Slab::kUntouched) pin(slab);
       if (slabs_[slab] == Slab::kRefused) {
         return make_error(ErrorKind::kNoSpace, "the system pins no more memory than {} MiB",
-                          slab * kSlabBytes >> 20);
+                          slab * slab_bytes_ >> 20);
       }
     }
     return {};
@@ -58,10 +60,18 @@ class PinnedPageMemory final : public PageMemory {
  private:
   enum class Slab : uint8_t { kUntouched, kPinned, kRefused };
 
+  // A copy may not cross from one pinned slab into the next: slabs are made of whole parts, which are all of
+  // one size, and of whole pages of the system.
+  void choose_slabs(size_t part_bytes) {
+    const size_t unit = std::lcm(part_bytes, kSystemPage);
+    slab_bytes_ = (kLeastSlabBytes + unit - 1) / unit * unit;
+    slabs_.resize((bytes_ + slab_bytes_ - 1) / slab_bytes_, Slab::kUntouched);
+  }
+
   void pin(size_t slab) {
-    const size_t begin = slab * kSlabBytes;
+    const size_t begin = slab * slab_bytes_;
     const cudaError_t code =
-        cudaHostRegister(region_ + begin, std::min(kSlabBytes, bytes_ - begin), cudaHostRegisterPortable);
+        cudaHostRegister(region_ + begin, std::min(slab_bytes_, bytes_ - begin), cudaHostRegisterPortable);
     if (code != cudaSuccess) cudaGetLastError();  // else the next launch would report it
     slabs_[slab] = code == cudaSuccess ? Slab::kPinned : Slab::kRefused;
   }
@@ -70,7 +80,8 @@ class PinnedPageMemory final : public PageMemory {
   std::byte* region_ = nullptr;
   size_t bytes_ = 0;
   std::mutex mutex_;
-  std::vector<Slab> slabs_;  // guarded by mutex_
+  size_t slab_bytes_ = 0;    // guarded by mutex_ until the first slab is pinned, then constant
+  std::vector<Slab> slabs_;  // guarded by mutex_; empty before the first part
 };
 
 }  // namespace
