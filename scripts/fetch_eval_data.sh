@@ -2,7 +2,7 @@
 # Fetches the public data sets of `rhapsode eval` into a folder: scripts/fetch_eval_data.sh FOLDER
 #
 # Every file is pinned by its repository's commit, and by SHA-256 where it is kept as it is (eval/data.manifest). Files
-# that are there and right are left alone. About 25 MB. Needs curl, sha256sum and python3.
+# that are there and right are left alone. About 40 MB. Needs curl, sha256sum and python3.
 set -euo pipefail
 
 if [[ $# -ne 1 || $1 == -* ]]; then

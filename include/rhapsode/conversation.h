@@ -62,11 +62,12 @@ struct NotedMessage {
   std::string time;
 };
 
+// A stretch of the conversation that is a passage of the memory.
 struct SpilledPassage {
   int64_t passage = 0;
   std::string source;
-  int tokens = 0;  // that are live no more
-  int64_t first_message = 0;
+  int tokens = 0;             // of it; in Reply::spilled, those that are live no more
+  int64_t first_message = 0;  // of those with words in it
   int64_t last_message = 0;
 };
 
@@ -137,6 +138,9 @@ class Conversation {
 
   // Everything that was said.
   Result<std::vector<SaidMessage>> history();
+  // The passages that it has become, in order, those still live among them; what was said last may be in
+  // none yet.
+  Result<std::vector<SpilledPassage>> passages();
   int live_tokens() const;
   const std::string& name() const;
 

@@ -12,6 +12,7 @@
 #include "eval/machine.h"
 #include "eval/memory_subject.h"
 #include "eval/readers.h"
+#include "eval/replay_subject.h"
 #include "model/pull.h"
 #include "rhapsode/version.h"
 
@@ -58,6 +59,7 @@ class Evaluator {
     RH_TRY(dataset_, eval::load_dataset(task_, options_.data, options_.pool == "all"));
     RH_TRY(const eval::Plan plan, eval::Plan::make(task_, dataset_, options_));
     RH_TRY(const auto subject, open_subject(plan, interrupts));
+    baseline_ = plan.baseline();
     eval::Evaluation evaluation(plan, options_, *subject);
     RH_TRY(eval::ResultsFile results,
            eval::ResultsFile::open(output_path(), described(evaluation), options_.resume));
@@ -85,14 +87,48 @@ class Evaluator {
     options.reroute = settings.memory.ask.reroute;
     options.heed_times = settings.memory.ask.heed_times;
     options.budget_tokens = settings.memory.ask.budget_tokens;
+    options.live_budget_tokens = settings.memory.live_budget_tokens;
     // What `auto` would do for this model is what evaluations find out.
     options.policy =
         settings.memory.ask.policy == ReadPolicy::kAuto ? ReadPolicy::kReuse : settings.memory.ask.policy;
     return options;
   }
 
-  Result<std::unique_ptr<eval::MemorySubject>> open_subject(const eval::Plan& plan,
-                                                            const InterruptGuard& interrupts) {
+  Result<std::unique_ptr<eval::Subject>> open_subject(const eval::Plan& plan,
+                                                      const InterruptGuard& interrupts) {
+    RH_TRY(eval::MemorySubjectOptions subject, subject_options());
+    if (task_.kind == eval::TaskKind::kReplay) return open_replay(std::move(subject), interrupts);
+    subject.documents = plan.needed_documents();
+    subject.encode = options_.encode;
+    subject.on_progress = [&](const AddProgress& progress) {
+      terminal_.show_status(fmt::format("Making the memory: {} of {} documents, {:.0f} tokens/s …",
+                                        progress.sources_done, progress.sources_total,
+                                        progress.tokens_per_s));
+      return interrupts.signal_number() == 0;
+    };
+    terminal_.show_status(fmt::format("Loading {} …", model_name_));
+    RH_TRY(auto opened, eval::MemorySubject::open(dataset_, std::move(subject)));
+    terminal_.clear_status();
+    for (const std::string& problem : opened->notes()) note(problem);
+    return std::unique_ptr<eval::Subject>(std::move(opened));
+  }
+
+  Result<std::unique_ptr<eval::Subject>> open_replay(eval::MemorySubjectOptions memory,
+                                                     const InterruptGuard& interrupts) {
+    eval::ReplayOptions replay;
+    replay.memory = std::move(memory);
+    replay.live_budget_tokens = options_.live_budget_tokens;
+    replay.on_message = [&](const std::string& conversation, size_t done, size_t total) {
+      terminal_.show_status(fmt::format("Replaying {}: {} of {} messages …", conversation, done, total));
+      return interrupts.signal_number() == 0;
+    };
+    terminal_.show_status(fmt::format("Loading {} …", model_name_));
+    RH_TRY(auto opened, eval::ReplaySubject::open(dataset_, std::move(replay)));
+    return std::unique_ptr<eval::Subject>(std::move(opened));
+  }
+
+  // As every kind of task needs them.
+  Result<eval::MemorySubjectOptions> subject_options() {
     eval::MemorySubjectOptions subject;
     subject.engine = settings_.engine;
     RH_TRY(subject.engine.model, model::resolve_model(settings_.model));
@@ -115,19 +151,7 @@ class Evaluator {
     subject.chain.deadline_ms = subject.judge.deadline_ms;
     subject.links = settings_.memory.ask.links;
     subject.heed_times = options_.heed_times;
-    subject.documents = plan.needed_documents();
-    subject.encode = options_.encode;
-    subject.on_progress = [&](const AddProgress& progress) {
-      terminal_.show_status(fmt::format("Making the memory: {} of {} documents, {:.0f} tokens/s …",
-                                        progress.sources_done, progress.sources_total,
-                                        progress.tokens_per_s));
-      return interrupts.signal_number() == 0;
-    };
-    terminal_.show_status(fmt::format("Loading {} …", model_name_));
-    RH_TRY(auto opened, eval::MemorySubject::open(dataset_, std::move(subject)));
-    terminal_.clear_status();
-    for (const std::string& problem : opened->notes()) note(problem);
-    return opened;
+    return subject;
   }
 
   // A pool of limited size is another one for other questions.
@@ -162,7 +186,7 @@ class Evaluator {
   // False when no question was answered at all.
   Result<bool> print(const std::filesystem::path& path) {
     RH_TRY(const eval::ResultLines lines, eval::read_results(path));
-    const eval::Summary summary = eval::summarise(lines.records, options_.baseline, options_.seed);
+    const eval::Summary summary = eval::summarise(lines.records, baseline_, options_.seed);
     bool any = false;
     for (const eval::GroupSummary& group : summary.groups) {
       for (const eval::ContextSummary& context : group.contexts) any |= context.questions > 0;
@@ -190,6 +214,7 @@ class Evaluator {
   Terminal& terminal_;
   ScratchFolder scratch_;
   std::string model_name_;
+  std::string baseline_;
   eval::Task task_;
   eval::Dataset dataset_;
 };

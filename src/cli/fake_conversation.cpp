@@ -134,6 +134,16 @@ Result<std::vector<SaidMessage>> Conversation::history() {
   return history;
 }
 
+Result<std::vector<SpilledPassage>> Conversation::passages() {
+  std::vector<SpilledPassage> passages;
+  for (size_t i = 0; i < impl_->live_from; ++i) {
+    const auto number = static_cast<int64_t>(i);
+    passages.push_back({number + 1, "chats/" + impl_->options.name + "/0000000",
+                        tokens_of(impl_->said()[i]["text"].get<std::string>()), number, number});
+  }
+  return passages;
+}
+
 int Conversation::live_tokens() const {
   return impl_->live_tokens();
 }

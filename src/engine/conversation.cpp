@@ -1,6 +1,7 @@
 #include "rhapsode/conversation.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/text_check.h"
 #include "engine/conversation_impl.h"
@@ -171,10 +172,9 @@ Status Conversation::Impl::load_live(std::span<const store::ConversationPassage>
     segment.source = store::passage_source(row.name, passage.number);
     RH_TRY(const std::vector<store::MessageRow> messages,
            log.messages(row.id, passage.first_token, passage.first_token + passage.tokens));
-    if (!messages.empty()) {
-      segment.first_message = messages.front().number;
-      segment.last_message = messages.back().number;
-    }
+    const ConversationPiece piece{row, passage.number, passage.first_token,
+                                  passage.first_token + passage.tokens, messages};
+    std::tie(segment.first_message, segment.last_message) = messages_of(piece);
     RH_TRY(segment.tokens, tokens_between(passage.first_token, passage.first_token + passage.tokens));
     if (passage.spilled) {
       RH_TRY(segment.pages, load_as_computed(passage.passage, passage.spill, segment.size()));
@@ -315,6 +315,23 @@ Result<std::vector<SaidMessage>> Conversation::history() {
                        message.text, message.forgotten});
   }
   return history;
+}
+
+Result<std::vector<SpilledPassage>> Conversation::passages() {
+  std::lock_guard lock(impl_->memory.mutex);
+  RH_TRY_STATUS(impl_->still_there());
+  RH_TRY(const std::vector<store::ConversationPassage> stored, impl_->log.passages(impl_->row.id));
+  std::vector<SpilledPassage> passages;
+  for (const store::ConversationPassage& passage : stored) {
+    const int64_t end = passage.first_token + passage.tokens;
+    RH_TRY(const std::vector<store::MessageRow> messages,
+           impl_->log.messages(impl_->row.id, passage.first_token, end));
+    const ConversationPiece piece{impl_->row, passage.number, passage.first_token, end, messages};
+    const auto [first, last] = messages_of(piece);
+    passages.push_back({passage.passage, store::passage_source(impl_->row.name, passage.number),
+                        passage.tokens, first, last});
+  }
+  return passages;
 }
 
 int Conversation::live_tokens() const {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/memory_impl.h"
@@ -71,14 +72,15 @@ struct ConversationPiece {
   std::span<const store::MessageRow> messages;
 };
 
+// The first and the last message with words in it; of template alone, with anything.
+std::pair<int64_t, int64_t> messages_of(const ConversationPiece& piece);
+
 // What of the messages stands there.
 struct Transcript {
   std::string text;
   std::string header;  // "[speaker, date]"
   std::string speakers;
   std::string said;  // the first
-  int64_t first_message = 0;
-  int64_t last_message = 0;
 };
 Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer);
 
@@ -141,10 +143,12 @@ struct Conversation::Impl {
 
   // --- conversation_live.cpp ---
   Result<PromptParts> context(const ConversationView& view, bool with_live);
+  // What ends where a step does: the tail is closed from another size on.
+  enum class Border : uint8_t { kNone, kMessage, kTurn };
   // Evaluates tokens behind all that is live and makes them part of the tail.
   Status take_in(std::span<const int32_t> tokens, const ConversationView& view);
-  // The same in steps, cutting and spilling on the way.
-  Status take_in_steps(std::span<const int32_t> tokens, Reply& reply);
+  // The same in steps, cutting and spilling on the way; at the end of the tokens is a border.
+  Status take_in_steps(std::span<const int32_t> tokens, Border end, Reply& reply);
   Result<std::shared_ptr<Generation::State>> start_state(const ConversationView& view, Request request,
                                                          std::span<const int32_t> tokens);
   void absorb(Generation::State& state, std::span<const int32_t> tokens, const ConversationView& view);
@@ -152,8 +156,9 @@ struct Conversation::Impl {
   Result<ContextPart> evaluate_part(PromptParts parts, std::vector<int32_t> tokens);
   // Makes room for `tokens` more, spilling what is oldest.
   Status make_room(int tokens, int reserve, Reply& reply);
-  // Closes what is full; at a message's end, the tail as a whole.
-  Status close_full(bool at_border, TurnUsage& usage);
+  // Closes what is full; at a border, the tail as a whole. A turn's end is where passages should end: what
+  // was asked is found with the answer to it, not with the end of the answer before.
+  Status close_full(Border border, TurnUsage& usage);
   Status close(LiveSegment segment, TurnUsage& usage);
   Status store(LiveSegment& segment, TurnUsage& usage);
   // Writes down what the segment's KV saw, before any of it is stored; the KV as it will be stored.

@@ -1,5 +1,6 @@
 // The live part of a conversation: evaluated behind what is live, cut into segments, spilled.
 #include <algorithm>
+#include <tuple>
 
 #include "base/sha256.h"
 #include "engine/conversation_impl.h"
@@ -12,6 +13,9 @@ using kernels::kPageTokens;
 namespace {
 
 constexpr int kMostAimTokens = 512;
+// Of what a passage aims at, how much of a turn's end is one by itself.
+constexpr int kTurnShare = 4;
+
 Result<std::string> hash_of(std::string_view text) {
   return sha256(std::as_bytes(std::span(text.data(), text.size())));
 }
@@ -111,7 +115,7 @@ Status Conversation::Impl::take_in(std::span<const int32_t> tokens, const Conver
   return make_error(ErrorKind::kCancelled, "the engine is closing");
 }
 
-Status Conversation::Impl::take_in_steps(std::span<const int32_t> tokens, Reply& reply) {
+Status Conversation::Impl::take_in_steps(std::span<const int32_t> tokens, Border end, Reply& reply) {
   const auto step = static_cast<size_t>(aim_tokens());
   while (!tokens.empty()) {
     const auto next = tokens.first(std::min(step, tokens.size()));
@@ -119,7 +123,7 @@ Status Conversation::Impl::take_in_steps(std::span<const int32_t> tokens, Reply&
     RH_TRY_STATUS(take_in(next, {}));
     reply.usage.evaluated_tokens += static_cast<int>(next.size());
     tokens = tokens.subspan(next.size());
-    RH_TRY_STATUS(close_full(tokens.empty(), reply.usage));
+    RH_TRY_STATUS(close_full(tokens.empty() ? end : Border::kNone, reply.usage));
   }
   return {};
 }
@@ -168,7 +172,7 @@ void Conversation::Impl::spill_front(Reply& reply) {
   closed.pop_front();
 }
 
-Status Conversation::Impl::close_full(bool at_border, TurnUsage& usage) {
+Status Conversation::Impl::close_full(Border border, TurnUsage& usage) {
   const int aim = aim_tokens();
   while (tail.size() > aim + aim / 4) {
     LiveSegment head;
@@ -185,7 +189,8 @@ Status Conversation::Impl::close_full(bool at_border, TurnUsage& usage) {
     RH_TRY_STATUS(close(std::move(head), usage));
     tail.saw.insert(closed.back().stored.content);
   }
-  if (!at_border || tail.size() < aim) return {};
+  const int least = border == Border::kTurn ? aim / kTurnShare : aim;
+  if (border == Border::kNone || tail.size() < least) return {};
   LiveSegment full = std::move(tail);
   tail = LiveSegment{};
   tail.first_token = full.end_token();
@@ -210,8 +215,7 @@ std::string Conversation::Impl::fingerprint_of(const LiveSegment& segment) const
 Status Conversation::Impl::store(LiveSegment& segment, TurnUsage& usage) {
   const ConversationPiece piece{row, next_passage, segment.first_token, segment.end_token(), recent};
   const Transcript transcript = transcript_of(piece, memory.passes->tokenizer());
-  segment.first_message = transcript.first_message;
-  segment.last_message = transcript.last_message;
+  std::tie(segment.first_message, segment.last_message) = messages_of(piece);
   segment.stored.number = next_passage;
   segment.stored.first_token = segment.first_token;
   segment.stored.tokens = segment.size();

@@ -48,6 +48,31 @@ TEST_F(ConversationTest, SpillsWhatIsOldestAndEvaluatesNothingTwice) {
   }
 }
 
+TEST_F(ConversationTest, PassagesEndWithTurnsAndHoldEveryMessage) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "main");
+  // An answer that leaves a rest, which no later question shall be bundled with.
+  const std::string answer = filler(1) + " " + filler(2) + " " + filler(3);
+  for (int turn = 0; turn < 8; ++turn) {
+    note(*chat, "user", "Who asked for the boat on day " + std::to_string(turn) + "?");
+    note(*chat, "assistant", answer);
+  }
+  const auto passages = chat->passages();
+  ASSERT_TRUE(passages.ok()) << passages.error().message;
+  ASSERT_GE(passages->size(), 8u);
+  int64_t next = 0;
+  int tokens = 0;
+  for (const SpilledPassage& passage : *passages) {
+    // Nothing is left out, nothing is of two turns.
+    EXPECT_TRUE(passage.first_message == next || passage.first_message == next - 1);
+    EXPECT_EQ(passage.first_message / 2, passage.last_message / 2);
+    next = passage.last_message + 1;
+    tokens += passage.tokens;
+  }
+  EXPECT_EQ(next, 16);
+  EXPECT_GT(tokens, chat->live_tokens());
+}
+
 TEST_F(ConversationTest, RecallsWhatWasSaidLongAgo) {
   const auto memory = open();
   const auto chat = begin(*memory, "main");

@@ -1,5 +1,6 @@
 // Messages of a conversation as tokens, and stretches of it as text.
 #include <algorithm>
+#include <optional>
 
 #include "base/iso_time.h"
 #include "base/sha256.h"
@@ -87,6 +88,23 @@ Result<store::MessageRow> Conversation::Impl::message(const std::string& role, c
   return made;
 }
 
+std::pair<int64_t, int64_t> messages_of(const ConversationPiece& piece) {
+  std::optional<std::pair<int64_t, int64_t>> words, anything;
+  for (const store::MessageRow& message : piece.messages) {
+    const auto reaches = [&](int64_t begin, int64_t end) {
+      return begin < piece.end && end > piece.begin && begin < end;
+    };
+    const auto extend = [&](auto& range) {
+      if (!range) range.emplace(message.number, message.number);
+      range->second = message.number;
+    };
+    if (reaches(message.first_token, message.end_token())) extend(anything);
+    const int64_t body = message.first_token;
+    if (reaches(body + message.body_begin, body + message.body_end)) extend(words);
+  }
+  return words ? *words : anything.value_or(std::pair<int64_t, int64_t>{0, 0});
+}
+
 Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer) {
   Transcript transcript;
   std::vector<std::string> speakers;
@@ -95,11 +113,7 @@ Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& 
     if (message.end_token() <= piece.begin || message.first_token >= piece.end) continue;
     const auto from = static_cast<int>(std::max<int64_t>(0, piece.begin - message.first_token));
     const auto to = static_cast<int>(std::min(message.end_token(), piece.end) - message.first_token);
-    if (transcript.said.empty()) {
-      transcript.said = message.said;
-      transcript.first_message = message.number;
-    }
-    transcript.last_message = message.number;
+    if (transcript.said.empty()) transcript.said = message.said;
     last_said = message.said;
     const std::string text = text_between(message, from, to, tokenizer);
     if (text.empty()) continue;

@@ -46,7 +46,7 @@ Status Conversation::Impl::end_open_turn(Reply& reply) {
   RH_TRY(store::MessageRow nothing, message("assistant", "", "", ""));
   const std::vector<int32_t> tokens = nothing.tokens;
   RH_TRY_STATUS(say_row(std::move(nothing)));
-  return take_in_steps(tokens, reply);
+  return take_in_steps(tokens, Border::kTurn, reply);
 }
 
 Status ConversationTurn::check() const {
@@ -90,7 +90,7 @@ Result<Reply> ConversationTurn::say() {
   while (rest.size() > step) {
     RH_TRY_STATUS(conversation_.make_room(static_cast<int>(step), 0, reply_));
     RH_TRY_STATUS(conversation_.take_in(rest.first(step), {}));
-    RH_TRY_STATUS(conversation_.close_full(false, reply_.usage));
+    RH_TRY_STATUS(conversation_.close_full(Conversation::Impl::Border::kNone, reply_.usage));
     rest = rest.subspan(step);
   }
   reply_.usage.evaluated_tokens += static_cast<int>(tokens.size());
@@ -142,7 +142,7 @@ Status ConversationTurn::answer(std::span<const int32_t> tokens) {
   left.insert(left.end(), conversation_.behind_answer.begin(), conversation_.behind_answer.end());
   reply_.usage.evaluated_tokens += static_cast<int>(conversation_.behind_answer.size());
   RH_TRY_STATUS(conversation_.take_in(left, {}));
-  RH_TRY_STATUS(conversation_.close_full(true, reply_.usage));
+  RH_TRY_STATUS(conversation_.close_full(Conversation::Impl::Border::kTurn, reply_.usage));
   while (!conversation_.closed.empty() &&
          conversation_.live_tokens() > conversation_.options.live_budget_tokens) {
     conversation_.spill_front(reply_);
@@ -207,7 +207,7 @@ Result<Reply> Conversation::note(const NotedMessage& noted) {
     RH_TRY(store::MessageRow nothing, conversation.message("user", "", "", ""));
     const std::vector<int32_t> tokens = nothing.tokens;
     RH_TRY_STATUS(conversation.say_row(std::move(nothing)));
-    RH_TRY_STATUS(conversation.take_in_steps(tokens, reply));
+    RH_TRY_STATUS(conversation.take_in_steps(tokens, Impl::Border::kMessage, reply));
   }
   RH_TRY(store::MessageRow message, conversation.message(noted.role, noted.text, noted.speaker, noted.time));
   const std::vector<int32_t> tokens = message.tokens;
@@ -215,7 +215,8 @@ Result<Reply> Conversation::note(const NotedMessage& noted) {
   reply.message = message.number;
   reply.usage.message_tokens = static_cast<int>(tokens.size());
   RH_TRY_STATUS(conversation.say_row(std::move(message)));
-  RH_TRY_STATUS(conversation.take_in_steps(tokens, reply));
+  const auto border = user ? Impl::Border::kMessage : Impl::Border::kTurn;
+  RH_TRY_STATUS(conversation.take_in_steps(tokens, border, reply));
   reply.usage.live_tokens = conversation.live_tokens();
   reply.timing.total_ms = ms_between(begin, now_ns());
   conversation.stale = false;

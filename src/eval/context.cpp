@@ -10,8 +10,9 @@ namespace {
 
 using Kind = Context::Kind;
 
-constexpr std::array<const char*, 10> kKinds{"closed", "gold",   "own",   "routed",   "bm25",
-                                             "latent", "judged", "chain", "evidence", "evidence+judged"};
+constexpr std::array<const char*, 11> kKinds{"closed",         "gold",   "own",    "messages", "routed",
+                                             "bm25",           "latent", "judged", "chain",    "evidence",
+                                             "evidence+judged"};
 constexpr std::string_view kLinks = "+links";
 constexpr std::string_view kAgain = "+again";
 constexpr std::array kReadings{ReadPolicy::kFull, ReadPolicy::kPrefix, ReadPolicy::kReorder,
@@ -106,8 +107,9 @@ std::optional<Context> context_named(std::string_view name) {
     return context;
   }
   context.kind = static_cast<Kind>(kind - kKinds.begin());
-  if (context.links && !is_searched(context)) return std::nullopt;
-  const bool reads = context.kind >= Kind::kOwn;
+  const bool in_memory = is_searched(context) && context.kind != Kind::kMessages;
+  if (context.links && !in_memory) return std::nullopt;
+  const bool reads = context.kind == Kind::kOwn || in_memory;
   const bool alone = first.size() == name.size();
   if (alone) return context.kind == Kind::kOwn ? std::nullopt : std::optional(context);
   if (!reads || !read_reading(rest, context)) return std::nullopt;

@@ -1,13 +1,13 @@
 // The ways of putting text before a question, whose results are compared: what is read, and how.
 //
 // Written KIND or KIND:READING. A kind is closed (nothing), gold (the evidence alone), own (the question's
-// own passages; full and reuse are short for own:full and own:reuse), or what a search finds: routed (all
-// signals), bm25 (keywords), latent (the model's own), judged (routed, its best judged again), chain (judged,
-// with a chain of evidence in front), each also with "+links" behind it; linked is short for routed+links. A
-// reading is
-// full, prefix, reorder, reuse, or blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". With
-// "+again" at the end, passages are looked for again within the answer: of all searched kinds but bm25 and
-// latent. Plain values; threads: any.
+// own passages; full and reuse are short for own:full and own:reuse), or what a search finds: messages (BM25
+// over single messages of a conversation, without the memory), routed (all signals), bm25 (keywords), latent
+// (the model's own), judged (routed, its best judged again), chain (judged, with a chain of evidence in
+// front), each also with "+links" behind it; linked is short for routed+links. A reading is full, prefix,
+// reorder, reuse, or blend[=SELECTOR[@PERCENT]], as "routed:blend=attention+first@15". With "+again" at the
+// end, passages are looked for again within the answer: of all searched kinds but messages, bm25 and latent.
+// Plain values; threads: any.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct Context {
     kClosed,
     kGold,
     kOwn,
+    kMessages,
     kRouted,
     kBm25,
     kLatent,
@@ -46,13 +47,14 @@ struct Context {
 
   bool operator==(const Context&) const = default;
 
-  static const Context kClosed, kGold, kFull, kReuse, kRouted, kBm25, kLatent;
+  static const Context kClosed, kGold, kFull, kReuse, kMessages, kRouted, kBm25, kLatent;
 };
 
 inline constexpr Context Context::kClosed{Kind::kClosed};
 inline constexpr Context Context::kGold{Kind::kGold};
 inline constexpr Context Context::kFull{Kind::kOwn, ReadPolicy::kFull};
 inline constexpr Context Context::kReuse{Kind::kOwn, ReadPolicy::kReuse};
+inline constexpr Context Context::kMessages{Kind::kMessages};
 inline constexpr Context Context::kRouted{Kind::kRouted};
 inline constexpr Context Context::kBm25{Kind::kBm25};
 inline constexpr Context Context::kLatent{Kind::kLatent};
@@ -68,7 +70,7 @@ bool runs_before(const Context& a, const Context& b);
 
 // Found by searching the memory, hence with a ranking.
 inline bool is_searched(const Context& context) {
-  return context.kind >= Context::Kind::kRouted;
+  return context.kind >= Context::Kind::kMessages;
 }
 
 }  // namespace rhapsode::eval

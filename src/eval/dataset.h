@@ -1,7 +1,8 @@
 // Questions with what they are asked about: the plain form that every reader of a data set makes.
 //
-// Documents are the sources a memory is built from; a span of one says where something stands, in bytes of
-// its text. Numbers index Dataset::documents. Ownership and threads: plain values.
+// Documents are the sources a memory is built from, or the messages of conversations that are replayed into
+// one; a span of one says where something stands, in bytes of its text. Numbers index Dataset::documents.
+// Ownership and threads: plain values.
 #pragma once
 
 #include <cstddef>
@@ -45,11 +46,26 @@ struct Question {
   std::vector<Span> own;             // what it came with, gold and distractors, in its order
   int answer_tokens = 0;             // most to generate; 0: as the task says
   std::vector<std::string> stale;    // what was right at another time, or was superseded
+  int conversation = -1;             // what it is asked in: of Dataset::conversations; -1: none
+};
+
+// A message of a conversation; its words are a document.
+struct SpokenMessage {
+  int document = 0;
+  std::string role;     // "user", "assistant"
+  std::string speaker;  // may be empty
+  std::string time;     // ISO 8601; empty: unknown
+};
+
+struct SpokenConversation {
+  std::string name;  // unique; no '/'
+  std::vector<SpokenMessage> messages;
 };
 
 struct Dataset {
   std::vector<Document> documents;
   std::vector<Question> questions;
+  std::vector<SpokenConversation> conversations;
   size_t own_documents = 0;  // the first ones; what follows is filler
 };
 

@@ -19,6 +19,8 @@ class DatasetBuilder {
 
   // The number of the document; one of equal title and text is used again.
   int add_document(std::string title, std::string text, std::string file_name = "");
+  // A document of its own, whatever else is equal to it.
+  int add_message(std::string text);
   void add_question(Question question) { dataset_.questions.push_back(std::move(question)); }
   Dataset& dataset() { return dataset_; }
 
@@ -62,5 +64,6 @@ Status read_timeqa_questions(const ReaderInput& input, DatasetBuilder& builder);
 Status make_pep_successions(const ReaderInput& input, DatasetBuilder& builder);
 Status make_needles(const ReaderInput& input, DatasetBuilder& builder);
 Status make_pep_questions(const ReaderInput& input, DatasetBuilder& builder);
+Status read_beam(const ReaderInput& input, DatasetBuilder& builder);  // conversations, each a folder
 
 }  // namespace rhapsode::eval

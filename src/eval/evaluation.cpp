@@ -53,6 +53,7 @@ Json Evaluation::settings() const {
   const Task& task = plan_.task();
   Json contexts = Json::array();
   for (const Context& context : plan_.contexts()) contexts.push_back(to_string(context));
+  const bool replays = task.kind == TaskKind::kReplay;
   Json settings{{"task", task.name},
                 {"task_sha256", task.sha256},
                 {"model", info.model},
@@ -68,11 +69,12 @@ Json Evaluation::settings() const {
                 {"heed_times", options_.heed_times},
                 {"budget_tokens", options_.budget_tokens},
                 {"max_tokens", task.max_tokens},
-                {"recall_only", options_.recall_only},
+                {"recall_only", replays || options_.recall_only},
                 {"fidelity", options_.fidelity},
                 {"seed", options_.seed},
-                {"baseline", options_.baseline},
+                {"baseline", plan_.baseline()},
                 {"limit", plan_.questions().size()}};
+  if (replays) settings["live_budget_tokens"] = options_.live_budget_tokens;
   if (!options_.part.empty()) settings["part"] = options_.part;
   if (options_.pool_tokens > 0) settings["pool_tokens"] = options_.pool_tokens;
   const auto looks_again = [](const Context& context) { return context.again; };
@@ -132,7 +134,7 @@ Record Evaluation::ask(const Question& question, const Context& context) {
 
 Status Evaluation::measure(const Question& question, const Context& context, Record& record) {
   if (is_searched(context)) RH_TRY_STATUS(rank(question, context, record));
-  if (options_.recall_only) return {};
+  if (options_.recall_only || plan_.task().kind == TaskKind::kReplay) return {};
   RH_TRY(ReadRequest request, request_for(question, context, record));
   RH_TRY_STATUS(answer(request, context, question, record));
   if (!question.answers.empty()) score_text(question, record);
@@ -186,8 +188,13 @@ Status Evaluation::rank(const Question& question, const Context& context, Record
   const int deepest = std::max({at.back(), options_.passages, options_.depth});
   // Several passages may be one hit: a few more than asked for.
   const int passages = plan_.task().unit == RankUnit::kDocument ? 2 * deepest : deepest;
-  RH_TRY(const std::vector<PlacedPassage> found,
-         subject_.rank(question.text, {signal_of(context), context.links, passages}));
+  std::vector<PlacedPassage> found;
+  if (context.kind == Context::Kind::kMessages) {
+    RH_TRY(found, rank_messages(question, passages));
+  } else {
+    RH_TRY(found, subject_.rank(question.text,
+                                {signal_of(context), context.links, passages, question.conversation}));
+  }
   record.ranked = placed(question, found);
   if (question.gold.empty()) return {};
   std::vector<std::vector<int>> hits;
@@ -204,6 +211,27 @@ Status Evaluation::rank(const Question& question, const Context& context, Record
     record.scores[fmt::format("all_gold@{}", k)] = recall == 1 ? 1 : 0;
   }
   return {};
+}
+
+Result<std::vector<PlacedPassage>> Evaluation::rank_messages(const Question& question, int most) {
+  const auto& conversations = plan_.dataset().conversations;
+  if (question.conversation < 0 || static_cast<size_t>(question.conversation) >= conversations.size()) {
+    return make_error(ErrorKind::kInvalidArgument, "question {} is not about a conversation", question.id);
+  }
+  const auto& messages = conversations[static_cast<size_t>(question.conversation)].messages;
+  if (!messages_ || messages_->first != question.conversation) {
+    std::vector<Document> said;
+    for (const SpokenMessage& message : messages) {
+      said.push_back(plan_.dataset().documents[static_cast<size_t>(message.document)]);
+    }
+    messages_.emplace(question.conversation, Bm25(said));
+  }
+  std::vector<PlacedPassage> ranked;
+  for (const int number : messages_->second.best(question.text, static_cast<size_t>(most))) {
+    const int document = messages[static_cast<size_t>(number)].document;
+    ranked.push_back({Span{document}, "", "", 0, {}});
+  }
+  return ranked;
 }
 
 Status Evaluation::warm(const ReadRequest& request, const Record& record) {

@@ -61,6 +61,8 @@ class Evaluation {
   Status measure(const Question& question, const Context& context, Record& record);
   Result<ReadRequest> request_for(const Question& question, const Context& context, Record& record);
   Status rank(const Question& question, const Context& context, Record& record);
+  // BM25 over the messages of the question's conversation, as published baselines rank them.
+  Result<std::vector<PlacedPassage>> rank_messages(const Question& question, int most);
   Status warm(const ReadRequest& request, const Record& record);
   Status answer(const ReadRequest& request, const Context& context, const Question& question, Record& record);
   Status score_fidelity(ReadRequest request, const Context& context, const Question& question,
@@ -80,6 +82,7 @@ class Evaluation {
   const Options& options_;
   Subject& subject_;
   Kept kept_;
+  std::optional<std::pair<int, Bm25>> messages_;  // of the conversation asked about last
 };
 
 }  // namespace rhapsode::eval

@@ -312,5 +312,93 @@ TEST_F(EvaluationTest, RecordsTellWhereEverythingStood) {
   EXPECT_EQ(back->scores.at("em"), 1);
 }
 
+// Two conversations; what is asked of the first stands in its messages 0 and 2.
+class ReplayTest : public EvaluationTest {
+ protected:
+  void SetUp() override {
+    EvaluationTest::SetUp();
+    data_ = {};
+    const auto said = [&](const char* text) {
+      data_.documents.push_back({"", text, ""});
+      return SpokenMessage{static_cast<int>(data_.documents.size()) - 1, "user", "", ""};
+    };
+    const SpokenMessage zebra = said("My zebra eats thistles."), rain = said("It rains again."),
+                        moved = said("The zebra has moved to Bern."), other = said("My zebra eats grass.");
+    data_.conversations = {{"one", {zebra, rain, moved}}, {"two", {other, rain}}};
+    Question eats;
+    eats.id = "one/1";
+    eats.group = "facts";
+    eats.text = "What does the zebra eat, thistles?";
+    eats.gold = {{{{0}}}};
+    eats.conversation = 0;
+    Question grass = eats;
+    grass.id = "two/1";
+    grass.gold = {{{{3}}}};
+    grass.conversation = 1;
+    Question both = eats;
+    both.id = "one/2";
+    both.group = "several";
+    both.gold = {{{{0}}}, {{{2}}}};
+    data_.questions = {grass, eats, both};
+    task_ = *parse_task(R"toml(
+name = "talks"
+kind = "replay"
+title = "Talks"
+instruction = "Listen."
+metrics = []
+contexts = ["messages", "routed"]
+baseline = "messages"
+unit = "passage"
+recall_at = [1, 2]
+[[data]]
+reader = "beam"
+path = "talks"
+)toml",
+                        "talks.toml");
+  }
+};
+
+TEST_F(ReplayTest, MessagesOfTheOwnConversationAreRanked) {
+  const Record words = ask(2, Context::kMessages);
+  EXPECT_EQ(words.error, "");
+  ASSERT_THAT(words.ranked, SizeIs(2));
+  EXPECT_EQ(words.ranked[0].passage.span.document, 0);
+  EXPECT_EQ(words.ranked[1].passage.span.document, 2);
+  EXPECT_EQ(words.scores.at("recall@1"), 0.5);
+  EXPECT_EQ(words.scores.at("recall@2"), 1);
+  // The stand-in finds what was said last first: messages 2 and 1.
+  const Record found = ask(2, Context::kRouted);
+  EXPECT_EQ(found.scores.at("recall@1"), 0.5);
+  EXPECT_EQ(found.scores.at("recall@2"), 0.5);
+  EXPECT_FALSE(found.answered);
+  EXPECT_EQ(ask(0, Context::kMessages).scores.at("recall@1"), 1);
+}
+
+TEST_F(ReplayTest, OneConversationAfterAnotherAndTheLimitTakesTheFirst) {
+  const auto all = plan();
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  EXPECT_THAT(all->questions(), ElementsAre(1, 2, 0));
+  EXPECT_EQ(all->baseline(), "messages");
+  options_.limit = 2;
+  options_.baseline = "none";
+  EXPECT_THAT(plan()->questions(), ElementsAre(1, 2));
+  EXPECT_EQ(plan()->baseline(), "");
+  data_.questions[1].conversation = 7;
+  ASSERT_FALSE(plan().ok());
+  EXPECT_THAT(plan().error().message, HasSubstr("needs data whose questions are asked about conversations"));
+}
+
+TEST_F(ReplayTest, DifferencesAreTakenFromTheMessages) {
+  ASSERT_TRUE(run("talks.jsonl").ok());
+  const ResultLines lines = *read_results(folder_ / "talks.jsonl");
+  EXPECT_EQ(lines.settings.at("baseline"), "messages");
+  EXPECT_EQ(lines.settings.at("live_budget_tokens"), 2048);
+  EXPECT_EQ(lines.settings.at("recall_only"), true);
+  const Summary summary = summarise(lines.records, plan_->baseline(), 0);
+  ASSERT_THAT(summary.groups, SizeIs(3));
+  EXPECT_EQ(summary.groups.back().contexts[0].context, "messages");
+  EXPECT_TRUE(summary.groups.back().contexts[1].differences.contains("recall@2"));
+}
+
 }  // namespace
 }  // namespace rhapsode::eval

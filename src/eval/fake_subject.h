@@ -58,12 +58,20 @@ class FakeSubject final : public Subject {
 
   Result<std::vector<PlacedPassage>> rank(const std::string& question, const Ranking& ranking) override {
     std::vector<PlacedPassage> out;
+    ranked.push_back(question);
+    if (ranking.conversation >= 0) {
+      const auto& said = dataset_.conversations[static_cast<size_t>(ranking.conversation)].messages;
+      // What was said last is found first.
+      for (size_t i = said.size(); i-- > 0 && static_cast<int>(out.size()) < ranking.passages;) {
+        out.push_back(passage(said[i].document, static_cast<double>(i)));
+      }
+      return out;
+    }
     const auto count = static_cast<int>(dataset_.documents.size());
     // Keywords find in the order of documents, the latent signal from the other end.
     for (int i = 0; i < std::min(ranking.passages, count); ++i) {
       out.push_back(passage(ranking.signal == Signal::kLatent ? count - 1 - i : i, count - i));
     }
-    ranked.push_back(question);
     return out;
   }
 

@@ -37,6 +37,17 @@ Status write_if_different(const std::filesystem::path& path, const std::string& 
   return replace_file(path, content);
 }
 
+// Of searching, in SearchOptions or AskOptions.
+template <typename Options>
+void set_signal(Signal signal, bool links, const MemorySubjectOptions& measured, Options& options) {
+  const bool trained = signal == Signal::kEvidence || signal == Signal::kJudgedEvidence;
+  options.rank = trained ? RankBy::kEvidence : RankBy::kFused;
+  if (signal != Signal::kEvidence && signal >= Signal::kJudged) options.judge = measured.judge;
+  if (signal == Signal::kChain) options.chain = measured.chain;
+  options.links = measured.links;
+  options.links.on = links || trained;
+}
+
 }  // namespace
 
 DocumentFile document_file(const Document& document, int number) {
@@ -53,10 +64,7 @@ DocumentFile document_file(const Document& document, int number) {
 Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& dataset,
                                                            MemorySubjectOptions options) {
   std::unique_ptr<MemorySubject> subject(new MemorySubject(dataset));
-  subject->judge_ = options.judge;
-  subject->chain_ = options.chain;
-  subject->links_ = options.links;
-  subject->heed_times_ = options.heed_times;
+  subject->options_ = options;
   RH_TRY(subject->engine_, Engine::open(options.engine));
   RH_TRY_STATUS(make_directories(options.folder / "documents"));
   MemoryOptions memory;
@@ -157,29 +165,19 @@ Result<std::vector<PassageInfo>> MemorySubject::passages_at(const std::vector<Sp
   return found;
 }
 
-template <typename Options>
-void MemorySubject::set_signal(Signal signal, bool links, Options& options) const {
-  const bool trained = signal == Signal::kEvidence || signal == Signal::kJudgedEvidence;
-  options.rank = trained ? RankBy::kEvidence : RankBy::kFused;
-  if (signal != Signal::kEvidence && signal >= Signal::kJudged) options.judge = judge_;
-  if (signal == Signal::kChain) options.chain = chain_;
-  options.links = links_;
-  options.links.on = links || trained;
-}
-
 Result<AskOptions> MemorySubject::ask_options(const ReadRequest& request) {
   AskOptions options;
   options.question = request.question;
   options.budget_tokens = request.budget_tokens;
   options.most_passages = request.most_passages;
   options.best_first = request.best_first;
-  options.heed_times = heed_times_;
+  options.heed_times = options_.heed_times;
   options.max_tokens = request.max_tokens;
   options.cite = request.cite;
   options.abstain = false;
   options.self_check = 0;
   options.policy = request.policy;
-  set_signal(request.signal, request.links, options);
+  set_signal(request.signal, request.links, options_, options);
   options.reroute = request.reroute;
   options.blend = request.blend;
   if (request.closed) {
@@ -253,14 +251,18 @@ Result<ScoredAnswer> MemorySubject::score(const ReadRequest& request, const std:
   return scored;
 }
 
-Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& question, const Ranking& ranking) {
+SearchOptions search_options(const Ranking& ranking, const MemorySubjectOptions& measured) {
   SearchOptions options;
   options.limit = ranking.passages;
   options.latent = ranking.signal != Signal::kKeywords;
   options.keywords = ranking.signal != Signal::kLatent;
-  set_signal(ranking.signal, ranking.links, options);
-  options.heed_times = heed_times_;
-  RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, options));
+  set_signal(ranking.signal, ranking.links, measured, options);
+  options.heed_times = measured.heed_times;
+  return options;
+}
+
+Result<std::vector<PlacedPassage>> MemorySubject::rank(const std::string& question, const Ranking& ranking) {
+  RH_TRY(const std::vector<FoundPassage> found, memory_->search(question, search_options(ranking, options_)));
   std::vector<PlacedPassage> ranked;
   for (const FoundPassage& one : found) {
     RH_TRY(PlacedPassage passage, placed(one));

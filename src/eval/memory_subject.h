@@ -57,9 +57,6 @@ class MemorySubject final : public Subject {
   Status read_names();
   Result<std::vector<PassageInfo>> stored(int document);
   Result<std::vector<PassageInfo>> passages_at(const std::vector<Span>& places);
-  // Of searching, in SearchOptions or AskOptions.
-  template <typename Options>
-  void set_signal(Signal signal, bool links, Options& options) const;
   Result<AskOptions> ask_options(const ReadRequest& request);
   // The number of the document that a source of the memory is; kNotFound for one that is none of ours.
   Result<int> document_of(const std::string& source) const;
@@ -67,10 +64,7 @@ class MemorySubject final : public Subject {
   Result<PlacedPassage> placed(const FoundPassage& found) const;
 
   const Dataset& dataset_;
-  JudgeOptions judge_;
-  ChainOptions chain_;
-  LinkOptions links_;
-  bool heed_times_ = true;
+  MemorySubjectOptions options_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Memory> memory_;  // behind the engine, which it refers to
   SubjectInfo info_;
@@ -80,6 +74,9 @@ class MemorySubject final : public Subject {
   std::map<int, std::string> sources_;    // as the memory calls them, by document
   std::map<int, std::vector<PassageInfo>> passages_;
 };
+
+// How a memory is searched for a ranking.
+SearchOptions search_options(const Ranking& ranking, const MemorySubjectOptions& measured);
 
 // How a document is written for a memory to read, and how many bytes stand before its text.
 struct DocumentFile {

@@ -14,7 +14,7 @@ struct Options {
   std::filesystem::path memory;            // where memories are kept between runs; empty: a temporary folder
   std::filesystem::path output;            // results file; empty: TASK-MODEL.jsonl
   std::string contexts;                    // "closed,full"; empty: the task's own
-  std::string baseline = "full";           // differences are taken from this context
+  std::string baseline;                    // differences are taken from this context; empty: the task's own
   std::string pool = "own";                // own: the task's documents; all: its filler too
   std::string commit;                      // of the program measured; empty: its version
   ReadPolicy policy = ReadPolicy::kReuse;  // how found passages are read: as text when kFull or kPrefix
@@ -28,7 +28,8 @@ struct Options {
   bool heed_times = true;   // what questions say of time is used
   bool best_first = false;  // of what was found, the best passage stands first, not last
   int budget_tokens = 2560;
-  uint32_t seed = 0;  // of the selection and the intervals
+  int live_budget_tokens = 2048;  // of conversations that are replayed
+  uint32_t seed = 0;              // of the selection and the intervals
   bool resume = false;
   bool recall_only = false;  // rank, do not answer
   bool fidelity = true;      // also likelihood of the gold answer and divergence from full attention

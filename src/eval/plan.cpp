@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <set>
 
 #include "eval/metrics.h"
 #include "eval/random.h"
@@ -37,8 +38,11 @@ Result<std::vector<Context>> chosen_contexts(const Task& task, const Options& op
   return contexts;
 }
 
-Status check_baseline(const std::string& baseline) {
-  if (baseline.empty() || context_named(baseline)) return {};
+// Empty: there is none.
+Result<std::string> chosen_baseline(const Task& task, const std::string& baseline) {
+  if (baseline.empty()) return task.baseline;
+  if (baseline == "none") return std::string();
+  if (context_named(baseline)) return baseline;
   return make_error(ErrorKind::kInvalidArgument, "'{}' is no context to compare with", baseline);
 }
 
@@ -62,12 +66,33 @@ Result<std::vector<int>> part_of(std::vector<int> questions, const std::string& 
   return std::vector<int>(at(number - 1), at(number));
 }
 
+// The first ones: a conversation costs more to replay than all questions about it.
+Result<std::vector<int>> by_conversation(const Dataset& dataset, int limit) {
+  std::vector<int> order(dataset.questions.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto conversation_of = [&](int number) {
+    return dataset.questions[static_cast<size_t>(number)].conversation;
+  };
+  const bool all = std::all_of(order.begin(), order.end(), [&](int number) {
+    const int conversation = conversation_of(number);
+    return conversation >= 0 && conversation < static_cast<int>(dataset.conversations.size());
+  });
+  if (!all) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "a task of kind replay needs data whose questions are asked about conversations");
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return conversation_of(a) < conversation_of(b); });
+  if (limit > 0 && static_cast<size_t>(limit) < order.size()) order.resize(static_cast<size_t>(limit));
+  return order;
+}
+
 }  // namespace
 
 Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options& options) {
   Plan plan(task, dataset, options);
   RH_TRY(plan.contexts_, chosen_contexts(task, options));
-  RH_TRY_STATUS(check_baseline(options.baseline));
+  RH_TRY(plan.baseline_, chosen_baseline(task, options.baseline));
   if (options.recall_only) {
     std::erase_if(plan.contexts_, [](const Context& context) { return !is_searched(context); });
     if (plan.contexts_.empty()) {
@@ -78,7 +103,12 @@ Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options&
   plan.distractors_ = options.distractors >= 0 ? options.distractors : task.distractors;
   plan.pool_tokens_ = options.pool_tokens;
   const int limit = options.limit > 0 ? options.limit : task.limit;
-  RH_TRY(plan.questions_, part_of(draw_questions(dataset, limit, task.seed + options.seed), options.part));
+  if (task.kind == TaskKind::kReplay) {
+    RH_TRY(plan.questions_, by_conversation(dataset, limit));
+  } else {
+    plan.questions_ = draw_questions(dataset, limit, task.seed + options.seed);
+  }
+  RH_TRY(plan.questions_, part_of(std::move(plan.questions_), options.part));
   if (plan.distractors_ > 0) plan.search_ = std::make_shared<const Bm25>(dataset.documents);
   return plan;
 }

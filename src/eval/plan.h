@@ -26,7 +26,9 @@ class Plan {
   const Task& task() const { return *task_; }
   const Dataset& dataset() const { return *dataset_; }
   const std::vector<Context>& contexts() const { return contexts_; }
-  const std::vector<int>& questions() const { return questions_; }  // in the order in which they are asked
+  const std::string& baseline() const { return baseline_; }  // empty: none
+  // In the order in which they are asked: one conversation after another, where such are replayed.
+  const std::vector<int>& questions() const { return questions_; }
   const Question& question(int number) const { return dataset_->questions[static_cast<size_t>(number)]; }
 
   // The first place of each piece of evidence.
@@ -55,6 +57,7 @@ class Plan {
   int distractors_ = -1;
   int pool_tokens_ = 0;
   std::vector<Context> contexts_;
+  std::string baseline_;
   std::vector<int> questions_;
   std::shared_ptr<const Bm25> search_;  // null without distractors
 };

@@ -13,7 +13,7 @@ struct NamedReader {
   const char* name;
   Reader read;
 };
-constexpr std::array<NamedReader, 11> kReaders{{{"musique", read_musique},
+constexpr std::array<NamedReader, 12> kReaders{{{"musique", read_musique},
                                                 {"hotpot", read_hotpot},
                                                 {"nq-oracle", read_nq_oracle},
                                                 {"squad", read_squad},
@@ -23,7 +23,8 @@ constexpr std::array<NamedReader, 11> kReaders{{{"musique", read_musique},
                                                 {"timeqa-questions", read_timeqa_questions},
                                                 {"pep-successions", make_pep_successions},
                                                 {"needles", make_needles},
-                                                {"peps", make_pep_questions}}};
+                                                {"peps", make_pep_questions},
+                                                {"beam", read_beam}}};
 
 Status read_part(const Task& task, const DataPart& part, const std::filesystem::path& data_folder,
                  DatasetBuilder& builder) {
@@ -51,6 +52,11 @@ int DatasetBuilder::add_document(std::string title, std::string text, std::strin
   const auto [entry, added] = known_.try_emplace({title, text}, static_cast<int>(dataset_.documents.size()));
   if (added) dataset_.documents.push_back({std::move(title), std::move(text), std::move(file_name)});
   return entry->second;
+}
+
+int DatasetBuilder::add_message(std::string text) {
+  dataset_.documents.push_back({"", std::move(text), ""});
+  return static_cast<int>(dataset_.documents.size()) - 1;
 }
 
 int ReaderOptions::integer(const char* key, int otherwise, int low, int high) {

@@ -277,6 +277,46 @@ TEST(RealData, MultihopCountsAndBm25RecallAreThePublishedOnes) {
   EXPECT_NEAR(mean("2wiki"), 69.8, 1);
 }
 
+// BM25 over single messages, each conversation by itself, over both halves. The other program splits words a
+// little differently: within a question of forty, two where few messages are right.
+TEST(RealData, Bm25RecallOfMessagesIsThatOfAnotherProgram) {
+  const char* folder = std::getenv("RHAPSODE_EVAL_DATA");
+  if (!folder) GTEST_SKIP() << "set RHAPSODE_EVAL_DATA to a folder made by scripts/fetch_eval_data.sh";
+  std::map<std::string, std::vector<double>> recall;
+  for (const char* task : {"beam", "beam-tuning"}) {
+    const auto dataset = load_dataset(*find_task(task), folder, false);
+    ASSERT_TRUE(dataset.ok()) << dataset.error().message;
+    for (size_t number = 0; number < dataset->conversations.size(); ++number) {
+      const auto& messages = dataset->conversations[number].messages;
+      std::vector<Document> said;
+      for (const SpokenMessage& message : messages) {
+        said.push_back(dataset->documents[static_cast<size_t>(message.document)]);
+      }
+      const Bm25 search(said);
+      for (const Question& question : dataset->questions) {
+        if (question.conversation != static_cast<int>(number)) continue;
+        int found = 0;
+        for (const int message : search.best(question.text, 10)) {
+          const int document = messages[static_cast<size_t>(message)].document;
+          for (const Evidence& gold : question.gold) found += gold.places[0].document == document;
+        }
+        recall[question.group].push_back(found / static_cast<double>(question.gold.size()));
+      }
+    }
+  }
+  const std::map<std::string, double> others{
+      {"temporal_reasoning", 82.5},     {"knowledge_update", 77.5},        {"contradiction_resolution", 73.2},
+      {"information_extraction", 60.0}, {"multi_session_reasoning", 42.1}, {"preference_following", 28.2},
+      {"summarization", 10.1},          {"instruction_following", 5.0},    {"event_ordering", 4.9}};
+  for (const auto& [group, expected] : others) {
+    double sum = 0;
+    for (const double value : recall[group]) sum += value;
+    const double mean = 100 * sum / static_cast<double>(recall[group].size());
+    EXPECT_NEAR(mean, expected, group == "preference_following" ? 5.2 : 2.5) << group;
+    RecordProperty(group, std::to_string(mean));
+  }
+}
+
 TEST(RealData, EveryBuiltInTaskLoads) {
   const char* folder = std::getenv("RHAPSODE_EVAL_DATA");
   if (!folder) GTEST_SKIP() << "set RHAPSODE_EVAL_DATA to a folder made by scripts/fetch_eval_data.sh";
@@ -284,7 +324,7 @@ TEST(RealData, EveryBuiltInTaskLoads) {
       {"multihop-dev", 564},  {"multihop-steps", 564},     {"nq-open-oracle", 633},
       {"xquad-en", 1190},     {"cacheblend-musique", 150}, {"needles-books", 100},
       {"needles-peps", 100},  {"citations", 1823},         {"timeqa", 830},
-      {"pep-successions", 24}};
+      {"pep-successions", 24}, {"beam", 176}, {"beam-tuning", 179}};
   for (const std::string& name : task_names()) {
     const auto dataset = load_dataset(*find_task(name), folder, true);
     ASSERT_TRUE(dataset.ok()) << dataset.error().message;
@@ -293,8 +333,81 @@ TEST(RealData, EveryBuiltInTaskLoads) {
     if (name != "peps") {
       EXPECT_EQ(dataset->questions.size(), least) << name;
     }
-    for (const Question& question : dataset->questions) EXPECT_FALSE(question.answers.empty()) << question.id;
+    for (const Question& question : dataset->questions) {
+      // What is asked about a conversation is looked for, not answered.
+      const bool ranked = question.conversation >= 0;
+      EXPECT_EQ(question.answers.empty(), ranked) << question.id;
+      EXPECT_TRUE(!ranked || !question.gold.empty()) << question.id;
+    }
   }
+}
+
+constexpr const char* kChat = R"([{"batch_number":1,"turns":[[
+    {"role":"user","id":0,"time_anchor":"March-05-2024","content":"My zebra eats thistles. ->-> 1,1"},
+    {"role":"assistant","id":1,"content":"Noted. ->-> x"}],[
+    {"role":"user","id":2,"content":"Good."},{"role":"assistant","id":3,"content":"Good."}]]},
+  {"batch_number":2,"turns":[[
+    {"role":"user","id":4,"time_anchor":"April-25-2024","content":"It moved."}]]}])";
+constexpr const char* kProbes = R"({
+  "abstention":[{"question":"What of cats?"}],
+  "temporal_reasoning":[{"question":"When did it move?",
+     "source_chat_ids":{"first_event":[0],"second_event":[4]}}],
+  "event_ordering":[{"question":"In which order?","source_chat_ids":[[0,2],4,4]}]})";
+
+TEST_F(Readers, BeamKeepsConversationsAndWhereEvidenceStands) {
+  write("b/2/chat.json", kChat);
+  write("b/2/probing_questions.json", kProbes);
+  const auto data = load("beam", "b", {{"first", "2"}, {"last", "2"}});
+  ASSERT_TRUE(data.ok()) << data.error().message;
+  ASSERT_THAT(data->conversations, SizeIs(1));
+  const SpokenConversation& chat = data->conversations[0];
+  EXPECT_EQ(chat.name, "chat-2");
+  ASSERT_THAT(chat.messages, SizeIs(5));
+  EXPECT_EQ(data->documents[0].text, "My zebra eats thistles.");
+  EXPECT_EQ(data->documents[1].text, "Noted. ->-> x");
+  EXPECT_EQ(chat.messages[0].speaker, "user-2");
+  EXPECT_EQ(chat.messages[1].speaker, "");
+  EXPECT_EQ(chat.messages[1].role, "assistant");
+  EXPECT_EQ(chat.messages[3].time, "2024-03-05");
+  EXPECT_EQ(chat.messages[4].time, "2024-04-25");
+  // Equal messages are two.
+  EXPECT_NE(chat.messages[2].document, chat.messages[3].document);
+  // What was never said has no evidence, and is not asked.
+  ASSERT_THAT(data->questions, SizeIs(2));
+  const auto by_group = [&](const char* group) {
+    return *std::find_if(data->questions.begin(), data->questions.end(),
+                         [&](const Question& question) { return question.group == group; });
+  };
+  EXPECT_EQ(by_group("temporal_reasoning").id, "chat-2/1");
+  EXPECT_EQ(by_group("temporal_reasoning").conversation, 0);
+  ASSERT_THAT(by_group("temporal_reasoning").gold, SizeIs(2));
+  EXPECT_EQ(by_group("temporal_reasoning").gold[1].places[0].document, 4);
+  EXPECT_THAT(by_group("event_ordering").gold, SizeIs(3));
+}
+
+TEST_F(Readers, BeamComplainsOfWhatIsNone) {
+  const auto complaint = [&](const std::string& chat, const std::string& probes) {
+    write("b/1/chat.json", chat);
+    write("b/1/probing_questions.json", probes);
+    const auto data = load("beam", "b", {{"last", "1"}});
+    return data.ok() ? std::string() : data.error().message;
+  };
+  const auto message = [](const std::string& fields) { return R"([{"turns":[[{)" + fields + "}]]}]"; };
+  EXPECT_THAT(complaint("{", "{}"), HasSubstr("is not JSON"));
+  EXPECT_THAT(complaint("[]", "{}"), HasSubstr("holds no messages"));
+  EXPECT_THAT(complaint("[3]", "{}"), HasSubstr("no list of turns"));
+  EXPECT_THAT(complaint(R"([{"turns":[3]}])", "{}"), HasSubstr("a turn is not a list"));
+  EXPECT_THAT(complaint(message(R"("role":"user","id":1)"), "{}"), HasSubstr("lacks a role, id or content"));
+  EXPECT_THAT(complaint(message(R"("role":"bot","id":1,"content":"x")"), "{}"), HasSubstr("neither"));
+  EXPECT_THAT(complaint(message(R"("role":"user","id":1,"content":"x","time_anchor":"today")"), "{}"),
+              HasSubstr("'today' is no time anchor"));
+  EXPECT_THAT(complaint(kChat, R"({"a":[{"question":"?","source_chat_ids":[9]}]})"),
+              HasSubstr("there is no message 9"));
+  EXPECT_THAT(complaint(kChat, R"({"a":[{"question":"?","source_chat_ids":["x"]}]})"),
+              HasSubstr("is not a list of messages"));
+  EXPECT_THAT(complaint(kChat, R"({"a":[{}]})"), HasSubstr("has no text"));
+  EXPECT_THAT(complaint(kChat, "[]"), HasSubstr("is not an object of abilities"));
+  EXPECT_EQ(complaint(kChat, kProbes), "");
 }
 
 }  // namespace

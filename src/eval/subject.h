@@ -79,7 +79,8 @@ struct ScoredAnswer {
 struct Ranking {
   Signal signal = Signal::kFused;
   bool links = false;
-  int passages = 10;
+  int passages = 10;      // or messages, where a conversation is asked about
+  int conversation = -1;  // of Dataset::conversations: what was said there is ranked
 };
 
 struct SubjectInfo {
@@ -99,7 +100,7 @@ class Subject {
   // Of the answer's first tokens. request.places is set unless nothing is read.
   virtual Result<ScoredAnswer> score(const ReadRequest& request, const std::string& answer,
                                      int most_tokens) = 0;
-  // The best passages of the whole memory, best first.
+  // The best passages of the whole memory, or the best messages of a conversation, best first.
   virtual Result<std::vector<PlacedPassage>> rank(const std::string& question, const Ranking& ranking) = 0;
   // Token ids of plain text.
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text) = 0;

@@ -155,6 +155,15 @@ std::vector<Context> parse_context_list(Keys& keys, const char* key, bool requir
   return {};
 }
 
+void parse_kind(Keys& keys, Task& task) {
+  std::string kind = "questions";
+  keys.text("kind", kind);
+  if (kind != "questions" && kind != "replay") keys.complain("kind", "must be questions or replay");
+  task.kind = kind == "replay" ? TaskKind::kReplay : TaskKind::kQuestions;
+  keys.text("baseline", task.baseline);
+  if (!context_named(task.baseline)) keys.complain("baseline", "must be a context");
+}
+
 void check_metrics(Keys& keys, const std::vector<std::string>& metrics) {
   for (const std::string& metric : metrics) {
     if (!is_answer_metric(metric)) {
@@ -184,6 +193,7 @@ Result<Task> read_task(const toml::table& table, const std::string& label) {
   keys.text("name", task.name, true);
   keys.text("title", task.title, true);
   keys.text("instruction", task.instruction, true);
+  parse_kind(keys, task);
   task.metrics = keys.list<std::string>("metrics", true);
   check_metrics(keys, task.metrics);
   task.contexts = parse_context_list(keys, "contexts", true);

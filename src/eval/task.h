@@ -22,6 +22,11 @@ enum class RankUnit : uint8_t {
   kPassage,
 };
 
+enum class TaskKind : uint8_t {
+  kQuestions,  // documents are added to a memory, questions asked
+  kReplay,     // conversations are replayed into one, and what was said is ranked for each question
+};
+
 // One data set of a task, or one source of filler.
 struct DataPart {
   std::string group;   // the reader's name unless given
@@ -32,6 +37,7 @@ struct DataPart {
 
 struct Task {
   std::string name;
+  TaskKind kind = TaskKind::kQuestions;
   std::string title;
   std::string instruction;  // the system turn, few-shot example included
   std::vector<DataPart> data;
@@ -39,6 +45,7 @@ struct Task {
   std::vector<std::string> metrics;
   std::vector<Context> contexts;          // those that mean something here
   std::vector<Context> default_contexts;  // run when none are named
+  std::string baseline = "full";          // of differences, unless another is named
   RankUnit unit = RankUnit::kDocument;
   std::vector<int> recall_at{2, 5, 10};
   int max_tokens = 24;

@@ -54,6 +54,8 @@ TEST(Task, ReadsEveryKey) {
 TEST(Task, ComplaintsNameFileKeyAndWhatIsAllowed) {
   const std::pair<std::string, std::string> cases[] = {
       {without(kTask, "name = \"mine\""), "'name' is missing"},
+      {replaced(kTask, "seed = 9", "kind = \"chat\""), "'kind' must be questions or replay"},
+      {replaced(kTask, "seed = 9", "baseline = \"half\""), "'baseline' must be a context"},
       {replaced(kTask, "\"em\"", "\"bleu\""), "'bleu' is none"},
       {replaced(kTask, "\"full\"", "\"half\""), "'half' is no context"},
       {replaced(kTask, "\"nq-oracle\"", "\"nq\""), "must be one of musique"},

@@ -148,7 +148,7 @@ class Evaluation(EvalCase):
             self.assertEqual(context["differences"]["f1"]["mean"], 0)
 
     def test_what_is_wrong_is_said_in_a_sentence(self):
-        cases = [(["eval", "nonsense"], 1, "there is no task 'nonsense'; there are cacheblend-musique"),
+        cases = [(["eval", "nonsense"], 1, "there is no task 'nonsense'; there are beam-tuning, beam, cacheblend-musique"),
                  (["eval", "peps", "--data", str(self.home / "none")], 1, "scripts/fetch_eval_data.sh"),
                  (self.line("--contexts", "half"), 2, "'half' is no context"),
                  (self.line("--pool", "some"), 2, "--pool must be own or all"),
@@ -161,6 +161,62 @@ class Evaluation(EvalCase):
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertIn(message, result.stderr)
         self.assertFalse(self.results.exists())
+
+
+class Replay(ProgramCase):
+    """Conversations that are replayed; the stand-in memory finds nothing in them, so only messages are ranked."""
+
+    def setUp(self):
+        super().setUp()
+        self.task = self.home / "talks.toml"
+        self.task.write_text("""
+name = "talks"
+kind = "replay"
+title = "What was said"
+instruction = "Listen."
+metrics = []
+contexts = ["messages", "routed"]
+baseline = "messages"
+unit = "passage"
+recall_at = [1, 2]
+[[data]]
+reader = "beam"
+path = "talks"
+last = 1
+""")
+        folder = self.home / "talks" / "1"
+        folder.mkdir(parents=True)
+        said = ["My zebra eats thistles. ->-> 1,1", "Noted.", "It moved to Bern. ->-> 1,2", "Noted, too."]
+        turns = [{"role": "user" if i % 2 == 0 else "assistant", "id": i, "content": text} for i, text in enumerate(said)]
+        turns[0]["time_anchor"] = "March-05-2024"
+        (folder / "chat.json").write_text(json.dumps([{"turns": [turns]}]))
+        (folder / "probing_questions.json").write_text(json.dumps(
+            {"information_extraction": [{"question": "What does my zebra eat?", "source_chat_ids": [0]}],
+             "abstention": [{"question": "And the horse?"}]}))
+
+    def evaluate(self, *arguments):
+        result = self.run_program("eval", str(self.task), "--data", str(self.home), "--memory", str(self.home / "memory"),
+                                  "--output", str(self.home / "talks.jsonl"), *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def test_what_was_said_is_ranked(self):
+        summary = json.loads(self.evaluate("--live-budget", "512", "--contexts", "messages", "--json").stdout)
+        self.assertEqual(summary["settings"]["live_budget_tokens"], 512)
+        self.assertEqual(summary["settings"]["baseline"], "messages")
+        (group,) = summary["groups"]
+        self.assertEqual(group["group"], "information_extraction")
+        self.assertEqual(group["contexts"][0]["metrics"]["recall@1"]["mean"], 1.0)
+        self.assertNotIn("em", group["contexts"][0]["metrics"])
+
+    def test_it_is_said_once(self):
+        shown = self.evaluate("--contexts", "messages,routed", "--baseline", "routed").stdout
+        self.assertIn("Paired differences from routed", shown)
+        (chat,) = (self.home / "memory").glob("talks-own-*/chat-1/fake-chats.json")
+        said = json.loads(chat.read_text())["chat-1"]
+        self.assertEqual([message["text"] for message in said][:2], ["My zebra eats thistles.", "Noted."])
+        self.evaluate("--contexts", "messages,routed", "--baseline", "routed", "--resume")
+        self.assertEqual(len(json.loads(chat.read_text())["chat-1"]), 4)
 
 
 class Calibration(ProgramCase):
