@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "cli/asker.h"
 #include "cli/command.h"
 #include "cli/eval_output.h"
 #include "cli/interrupt.h"
@@ -11,6 +12,7 @@
 #include "eval/evaluation.h"
 #include "eval/machine.h"
 #include "eval/memory_subject.h"
+#include "eval/memory_talk.h"
 #include "eval/readers.h"
 #include "eval/replay_subject.h"
 #include "model/pull.h"
@@ -57,6 +59,7 @@ class Evaluator {
     }
     terminal_.show_status(fmt::format("Reading the data of {} …", task_.name));
     RH_TRY(dataset_, eval::load_dataset(task_, options_.data, options_.pool == "all"));
+    if (task_.kind == eval::TaskKind::kTalk) return run_talk(interrupts);
     RH_TRY(const eval::Plan plan, eval::Plan::make(task_, dataset_, options_));
     RH_TRY(const auto subject, open_subject(plan, interrupts));
     baseline_ = plan.baseline();
@@ -127,6 +130,52 @@ class Evaluator {
     return std::unique_ptr<eval::Subject>(std::move(opened));
   }
 
+  // One long conversation, measured as it goes.
+  Result<int> run_talk(const InterruptGuard& interrupts) {
+    if (options_.resume) {
+      return make_error(ErrorKind::kInvalidArgument,
+                        "a long conversation is measured from its beginning: leave out --resume");
+    }
+    const eval::LongNumbers numbers =
+        options_.limit > 0 ? eval::scaled(task_.talk, options_.limit) : task_.talk;
+    RH_TRY(const eval::Script script, eval::write_script(dataset_, numbers, task_.seed + options_.seed));
+    RH_TRY(const eval::MemorySubjectOptions subject, subject_options());
+    eval::LongOptions talking;
+    RH_TRY(talking.saying, said_as_in_a_chat());
+    talking.answer_tokens = task_.max_tokens;
+    talking.window = numbers.window;
+    terminal_.show_status(fmt::format("Loading {} …", model_name_));
+    RH_TRY(const auto talk, eval::MemoryTalk::open(subject, options_.live_budget_tokens));
+    RH_TRY(eval::ResultsFile results,
+           eval::ResultsFile::open(
+               output_path(), stamped(eval::talk_settings(task_, numbers, talking, options_, talk->info())),
+               false));
+    eval::LongConversation conversation(script, talking, *talk);
+    const Status ran = conversation.run(results, [&](size_t done, size_t total) {
+      terminal_.show_status(fmt::format("Talking: {} of {} turns …", done, total));
+      return interrupts.signal_number() == 0;
+    });
+    terminal_.clear_status();
+    if (!ran.ok() && ran.error().kind != ErrorKind::kCancelled) return ran.error();
+    if (!ran.ok()) note(ran.error().message);
+    RH_TRY(const bool any, print(results.path()));
+    if (!ran.ok()) return 128 + interrupts.signal_number();
+    return any ? kExitOk : kExitFailed;
+  }
+
+  Result<SayOptions> said_as_in_a_chat() const {
+    RH_TRY(const AskOptions asking, ask_options(settings_));
+    SayOptions saying;
+    saying.budget_tokens = asking.budget_tokens;
+    saying.most_passages = asking.most_passages;
+    saying.judge = asking.judge;
+    saying.chain = asking.chain;
+    saying.links = asking.links;
+    saying.policy = asking.policy;
+    saying.sampling = asking.sampling;
+    return saying;
+  }
+
   // As every kind of task needs them.
   Result<eval::MemorySubjectOptions> subject_options() {
     eval::MemorySubjectOptions subject;
@@ -168,8 +217,8 @@ class Evaluator {
     return fmt::format("{}-{}.jsonl", task_.name, model_name_);
   }
 
-  Json described(const eval::Evaluation& evaluation) const {
-    Json json = evaluation.settings();
+  Json described(const eval::Evaluation& evaluation) const { return stamped(evaluation.settings()); }
+  Json stamped(Json json) const {
     json["version"] = kVersion;
     json["commit"] = options_.commit.empty() ? Json(nullptr) : Json(options_.commit);
     json["command"] = command_line(invocation_);
@@ -198,6 +247,8 @@ class Evaluator {
     } else {
       terminal_.print(
           fmt::format("{}, {}\n{}", task_.title, model_name_, render_summary(summary, terminal_)));
+      if (task_.kind == eval::TaskKind::kTalk)
+        terminal_.print("\n" + render_windows(lines.records, terminal_));
       note(fmt::format("every answer is in {}", path.string()));
     }
     return any;

@@ -1,6 +1,7 @@
 #include "cli/eval_output.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/result.h"
@@ -88,6 +89,27 @@ std::string render_group(const GroupSummary& group, Pick pick, const Terminal& t
 std::string show_interval(const Interval& interval) {
   const int digits = digits_for(interval.mean);
   return fmt::format("{:.{}f} ±{:.{}f}", interval.mean, digits, interval.half_width(), digits);
+}
+
+std::string render_windows(const std::vector<eval::Record>& records, const Terminal& terminal) {
+  constexpr std::array<const char*, 9> kShown{"turn_ms",     "turn_p95_ms",        "say_ms",
+                                              "say_p95_ms",  "route_ms",           "route_p95_ms",
+                                              "remember_ms", "ms_per_1000_tokens", "resident_mb"};
+  std::vector<Column> columns{{"turns"}};
+  for (const char* name : kShown) columns.push_back({name, true});
+  Table table(columns);
+  for (const eval::Record& record : records) {
+    if (record.group != "turns") continue;
+    std::vector<std::string> cells{record.id};
+    for (const char* name : kShown) {
+      const auto found = record.scores.find(name);
+      const bool there = found != record.scores.end();
+      cells.push_back(there ? fmt::format("{:.{}f}", found->second, std::min(digits_for(found->second), 2))
+                            : "");
+    }
+    table.add(std::move(cells));
+  }
+  return table.render(terminal);
 }
 
 std::string render_summary(const eval::Summary& summary, const Terminal& terminal) {

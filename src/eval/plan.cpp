@@ -90,6 +90,10 @@ Result<std::vector<int>> by_conversation(const Dataset& dataset, int limit) {
 }  // namespace
 
 Result<Plan> Plan::make(const Task& task, const Dataset& dataset, const Options& options) {
+  if (task.kind == TaskKind::kTalk) {
+    return make_error(ErrorKind::kInvalidArgument,
+                      "task {} holds a conversation; it has no questions to plan", task.name);
+  }
   Plan plan(task, dataset, options);
   RH_TRY(plan.contexts_, chosen_contexts(task, options));
   RH_TRY(plan.baseline_, chosen_baseline(task, options.baseline));

@@ -106,7 +106,8 @@ Result<Dataset> load_dataset(const Task& task, const std::filesystem::path& data
       dataset.questions.resize(questions);
     }
   }
-  if (dataset.questions.empty()) {
+  const bool talks = task.kind == TaskKind::kTalk && !dataset.conversations.empty();
+  if (dataset.questions.empty() && !talks) {
     return make_error(ErrorKind::kCorrupt, "task {}: its data holds no questions", task.name);
   }
   return dataset;

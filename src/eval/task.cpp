@@ -14,6 +14,7 @@ namespace rhapsode::eval {
 namespace {
 
 constexpr std::array<std::string_view, 6> kMetrics{"em", "f1", "subspan", "values", "stale", "cacheblend_f1"};
+constexpr std::array<std::string_view, 3> kKinds{"questions", "replay", "talk"};  // as TaskKind
 constexpr size_t kMostBytes = 1 << 20;
 
 // Takes keys out of one table and remembers the first complaint; keys that nobody took are complaints too.
@@ -155,11 +156,23 @@ std::vector<Context> parse_context_list(Keys& keys, const char* key, bool requir
   return {};
 }
 
+void parse_talk(Keys& keys, LongNumbers& talk) {
+  keys.integer("turns", talk.turns, 1, 1 << 20);
+  keys.integer("facts", talk.facts, 0, 10000);
+  keys.integer("corrected", talk.corrected, 0, 10000);
+  keys.integer("retracted", talk.retracted, 0, 10000);
+  keys.integer("asked_after", talk.asked_after, 1, 1 << 20);
+  keys.integer("answered_every", talk.answered_every, 1, 1 << 20);
+  keys.integer("window", talk.window, 1, 1 << 20);
+}
+
 void parse_kind(Keys& keys, Task& task) {
   std::string kind = "questions";
   keys.text("kind", kind);
-  if (kind != "questions" && kind != "replay") keys.complain("kind", "must be questions or replay");
-  task.kind = kind == "replay" ? TaskKind::kReplay : TaskKind::kQuestions;
+  const auto found = std::find(kKinds.begin(), kKinds.end(), kind);
+  if (found == kKinds.end()) keys.complain("kind", fmt::format("must be one of {}", fmt::join(kKinds, ", ")));
+  task.kind = static_cast<TaskKind>(found == kKinds.end() ? 0 : found - kKinds.begin());
+  if (task.kind == TaskKind::kTalk) parse_talk(keys, task.talk);
   keys.text("baseline", task.baseline);
   if (!context_named(task.baseline)) keys.complain("baseline", "must be a context");
 }

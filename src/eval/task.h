@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "eval/context.h"
+#include "eval/long_script.h"
 
 namespace rhapsode::eval {
 
@@ -25,6 +26,7 @@ enum class RankUnit : uint8_t {
 enum class TaskKind : uint8_t {
   kQuestions,  // documents are added to a memory, questions asked
   kReplay,     // conversations are replayed into one, and what was said is ranked for each question
+  kTalk,       // they are joined into one long conversation, with facts to be remembered
 };
 
 // One data set of a task, or one source of filler.
@@ -54,6 +56,7 @@ struct Task {
   bool cite = false;
   int limit = 0;  // questions drawn; 0: all
   uint64_t seed = 0;
+  LongNumbers talk;    // of kTalk
   std::string sha256;  // of the file
 };
 

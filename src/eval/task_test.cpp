@@ -54,7 +54,7 @@ TEST(Task, ReadsEveryKey) {
 TEST(Task, ComplaintsNameFileKeyAndWhatIsAllowed) {
   const std::pair<std::string, std::string> cases[] = {
       {without(kTask, "name = \"mine\""), "'name' is missing"},
-      {replaced(kTask, "seed = 9", "kind = \"chat\""), "'kind' must be questions or replay"},
+      {replaced(kTask, "seed = 9", "kind = \"chat\""), "'kind' must be one of questions, replay, talk"},
       {replaced(kTask, "seed = 9", "baseline = \"half\""), "'baseline' must be a context"},
       {replaced(kTask, "\"em\"", "\"bleu\""), "'bleu' is none"},
       {replaced(kTask, "\"full\"", "\"half\""), "'half' is no context"},
