@@ -235,10 +235,16 @@ class Evaluator {
   // False when no question was answered at all.
   Result<bool> print(const std::filesystem::path& path) {
     RH_TRY(const eval::ResultLines lines, eval::read_results(path));
-    const eval::Summary summary = eval::summarise(lines.records, baseline_, options_.seed);
+    eval::Summary summary = eval::summarise(lines.records, baseline_, options_.seed);
     bool any = false;
     for (const eval::GroupSummary& group : summary.groups) {
       for (const eval::ContextSummary& context : group.contexts) any |= context.questions > 0;
+    }
+    // Windows of turns and facts are nothing together; windows have a table of their own.
+    if (task_.kind == eval::TaskKind::kTalk) {
+      std::erase_if(summary.groups, [&](const auto& group) {
+        return group.group == "all" || (group.group == "turns" && !settings_.json);
+      });
     }
     if (settings_.json) {
       Json json{{"task", task_.name}, {"results", path.string()}, {"settings", lines.settings}};

@@ -80,9 +80,21 @@ struct Transcript {
   std::string text;
   std::string header;  // "[speaker, date]"
   std::string speakers;
-  std::string said;  // the first
+  std::string said;        // the first
+  bool shortened = false;  // something outdated was left out
 };
-Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer);
+// A sentence by which somebody told a fact that does not hold any more, or took one back.
+struct OutdatedWords {
+  std::string speaker;
+  std::string told;  // as the message's time; empty: unknown
+  std::string quote;
+};
+// Those of the facts, less what was said alike of a fact in force.
+std::vector<OutdatedWords> outdated_words(std::span<const store::FactRow> facts);
+
+// Without the outdated sentences, where they stand in one piece in messages of who said them.
+Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer,
+                         std::span<const OutdatedWords> outdated = {});
 
 // The piece as a passage of the memory like any other.
 struct PassageDraft {

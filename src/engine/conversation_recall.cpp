@@ -70,6 +70,8 @@ Status ConversationTurn::recall() {
 // documents, the best one last.
 Result<std::vector<ConversationTurn::Chosen>> ConversationTurn::choose() {
   RH_TRY(const store::Selection selection, this->selection());
+  // Who asks for what was so is told it.
+  if (options_.filter.as_of.empty() && !options_.filter.history) RH_TRY_STATUS(find_outdated());
   recall::RouteOptions route_options;
   route_options.selection = selection;
   route_options.count = options_.most_passages + static_cast<int>(conversation_.closed.size());
@@ -91,6 +93,7 @@ Result<std::vector<ConversationTurn::Chosen>> ConversationTurn::choose() {
   int tokens = 0;
   for (size_t i = 0; i < found.size() && i < rows.size(); ++i) {
     RH_TRY(Chosen one, take(std::move(found[i]), rows[i].content));
+    if (one.tokens.empty()) continue;
     if (tokens + static_cast<int>(one.tokens.size()) > options_.budget_tokens) continue;
     tokens += static_cast<int>(one.tokens.size());
     chosen.push_back(std::move(one));
@@ -113,8 +116,15 @@ Result<ConversationTurn::Chosen> ConversationTurn::take(FoundPassage found, int6
   one.own = own != conversation_.known.end();
   if (one.own) {
     one.conversation = true;
-    RH_TRY(one.spill, conversation_.log.spill(id));
+    RH_TRY(const std::optional<Transcript> left, without_outdated(own->second));
+    one.shortened = left.has_value();
+    if (one.shortened) {
+      found.text = left->text;
+    } else {
+      RH_TRY(one.spill, conversation_.log.spill(id));
+    }
   }
+  if (one.shortened && found.text.empty()) return one;
   if (one.spill) {
     const int64_t begin = own->second.first_token;
     RH_TRY(one.tokens, conversation_.tokens_between(begin, begin + own->second.tokens));
@@ -147,6 +157,30 @@ void ConversationTurn::choose_policy(std::span<const Chosen> chosen) {
   if (reply_.policy != ReadPolicy::kReuse) reply_.policy = ReadPolicy::kFull;
 }
 
+Status ConversationTurn::find_outdated() {
+  RH_TRY(const bool facts, memory_.catalog->has_facts());
+  if (!facts) return {};
+  SourceFilter ever = options_.filter;
+  ever.sources.clear();
+  ever.tags.clear();
+  ever.history = true;
+  RH_TRY(const store::Selection selection, memory_.selection(ever));
+  RH_TRY(const std::vector<store::FactRow> rows, memory_.catalog->facts(selection));
+  outdated_ = outdated_words(rows);
+  return {};
+}
+
+Result<std::optional<Transcript>> ConversationTurn::without_outdated(
+    const store::ConversationPassage& passage) const {
+  if (outdated_.empty()) return std::optional<Transcript>();
+  const int64_t end = passage.first_token + passage.tokens;
+  RH_TRY(const std::vector<store::MessageRow> messages,
+         conversation_.log.messages(conversation_.row.id, passage.first_token, end));
+  const ConversationPiece piece{conversation_.row, passage.number, passage.first_token, end, messages};
+  Transcript left = transcript_of(piece, memory_.passes->tokenizer(), outdated_);
+  return left.shortened ? std::optional(std::move(left)) : std::nullopt;
+}
+
 // Pages of all: as computed where that is there, else of the passage alone.
 Status ConversationTurn::load(std::vector<Chosen>& chosen) {
   std::vector<recall::KvWanted> wanted;
@@ -161,6 +195,12 @@ Status ConversationTurn::load(std::vector<Chosen>& chosen) {
       one.spill.reset();
       RH_TRY(one.alone, memory_.frame->passage(one.found.passage.header, one.found.text));
       one.tokens = one.alone.tokens;
+    }
+    if (one.shortened) {
+      RH_TRY(std::vector<recall::Encoded> encoded, memory_.encoder->encode(std::span(&one.alone, 1), false));
+      one.pages = std::move(encoded.front().pages);
+      one.miss = "what does not hold any more was left out of it";
+      continue;
     }
     if (one.found.passage.tier == KvTier::kText) one.miss = "no KV of it was stored: made from its text";
     wanted.push_back({id, &one.alone});

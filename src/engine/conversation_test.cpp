@@ -89,6 +89,51 @@ TEST_F(ConversationTest, RecallsWhatWasSaidLongAgo) {
   EXPECT_EQ(tokens_behind(reply), turn_end);
 }
 
+// What was taken back or corrected is not told again: its words are left out of what is recalled.
+TEST_F(ConversationTest, OutdatedWordsAreNotRecalled) {
+  const auto memory = open();
+  const auto chat = begin(*memory, "main", 768);
+  int day = 10;
+  const auto tell = [&](const std::string& speaker, const std::string& text) {
+    const std::string time = "2026-03-" + std::to_string(day++);
+    NotedMessage message{"user", text, speaker, time};
+    ASSERT_TRUE(chat->note(message).ok());
+    note(*chat, "assistant", "Noted, thank you.");
+    const auto told = remember(*memory, {text, speaker, time, "m" + std::to_string(day), ""});
+    ASSERT_TRUE(told.ok()) << told.error().message;
+    EXPECT_EQ(told->report.recorded, 1) << text;
+  };
+  tell("Ana", "My favourite tea is quaggelina. I have asked for a pot of it.");
+  tell("Ben", "My favourite tea is quaggelina.");
+  tell("Ana", "My locker code is 417417.");
+  for (int turn = 0; turn < 16; ++turn) say(*chat, filler(turn));
+  const auto recalled = [&](ReadPolicy policy) {
+    std::string text;
+    SayOptions options = saying("Which locker code and which favourite tea, quaggelina, does Ana have?", 8);
+    options.policy = policy;
+    const Reply reply = say(*chat, options);
+    for (const RecalledPassage& one : reply.recalled) {
+      if (!one.conversation) continue;
+      text += one.found.text + "\n";
+      if (one.found.text.find("a pot of it") == std::string::npos) continue;
+      EXPECT_EQ(one.as_computed, policy == ReadPolicy::kReuse && text.find("Ana: My") != std::string::npos);
+    }
+    return text;
+  };
+  EXPECT_NE(recalled(ReadPolicy::kReuse).find("Ana: My favourite tea is quaggelina"), std::string::npos);
+  tell("Ana", "Actually, my favourite tea is mint, not quaggelina.");
+  tell("Ana", "Please forget my locker code.");
+  for (int turn = 0; turn < 16; ++turn) say(*chat, filler(turn));
+  for (const ReadPolicy policy : {ReadPolicy::kReuse, ReadPolicy::kFull}) {
+    const std::string now = recalled(policy);
+    EXPECT_EQ(now.find("Ana: My favourite tea is quaggelina"), std::string::npos) << now;
+    EXPECT_EQ(now.find("417417"), std::string::npos) << now;
+    // What else was said stays, and what somebody else said.
+    EXPECT_NE(now.find("I have asked for a pot of it."), std::string::npos) << now;
+    EXPECT_NE(now.find("Ben: My favourite tea is quaggelina."), std::string::npos) << now;
+  }
+}
+
 TEST_F(ConversationTest, GoesOnAfterARestart) {
   auto memory = open();
   auto chat = begin(*memory, "main");

@@ -13,7 +13,7 @@ namespace rhapsode {
 namespace {
 
 // Whatever changes how passages are made of conversations.
-constexpr std::string_view kRecipe = "conversation 1";
+constexpr std::string_view kRecipe = "conversation 2";
 
 bool is_continuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
@@ -27,6 +27,11 @@ std::string label_of(const store::MessageRow& message) {
 std::string text_between(const store::MessageRow& message, int begin, int end,
                          const text::Tokenizer& tokenizer) {
   if (begin <= message.body_begin && end >= message.body_end) return message.text;
+  if (begin <= message.body_begin && end > message.body_begin) {
+    // Who said it and when stand among the tokens, but not in the text.
+    const std::string later = text_between(message, end, message.body_end, tokenizer);
+    if (message.text.ends_with(later)) return message.text.substr(0, message.text.size() - later.size());
+  }
   const auto bytes = [&](int from, int to) {
     return tokenizer.decode(std::span(message.tokens).subspan(from, to - from));
   };
@@ -46,6 +51,23 @@ std::string text_between(const store::MessageRow& message, int begin, int end,
     if (own != piece.end()) break;
   }
   return text;
+}
+
+// Out of what stands of the message; whether anything stood there.
+bool leave_out(std::span<const OutdatedWords> outdated, const store::MessageRow& message, std::string& text) {
+  constexpr std::string_view kEnds = ".!, ";
+  bool any = false;
+  for (const OutdatedWords& words : outdated) {
+    if (message.role != "user" || message.speaker != words.speaker) continue;
+    if (!words.told.empty() && words.told != message.said) continue;
+    const size_t at = text.find(words.quote);
+    if (at == std::string::npos) continue;
+    size_t end = at + words.quote.size();
+    while (end < text.size() && kEnds.find(text[end]) != std::string_view::npos) ++end;
+    text.erase(at, end - at);
+    any = true;
+  }
+  return any;
 }
 
 // "2026-11-30", or the time as it stands where that is shorter.
@@ -105,7 +127,8 @@ std::pair<int64_t, int64_t> messages_of(const ConversationPiece& piece) {
   return words ? *words : anything.value_or(std::pair<int64_t, int64_t>{0, 0});
 }
 
-Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer) {
+Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& tokenizer,
+                         std::span<const OutdatedWords> outdated) {
   Transcript transcript;
   std::vector<std::string> speakers;
   std::string last_said;
@@ -115,7 +138,8 @@ Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& 
     const auto to = static_cast<int>(std::min(message.end_token(), piece.end) - message.first_token);
     if (transcript.said.empty()) transcript.said = message.said;
     last_said = message.said;
-    const std::string text = text_between(message, from, to, tokenizer);
+    std::string text = text_between(message, from, to, tokenizer);
+    if (leave_out(outdated, message, text)) transcript.shortened = true;
     if (text.empty()) continue;
     const std::string label = label_of(message);
     transcript.text += fmt::format("{}{}: {}", transcript.text.empty() ? "" : "\n", label, text);
@@ -128,6 +152,21 @@ Transcript transcript_of(const ConversationPiece& piece, const text::Tokenizer& 
   transcript.header = fmt::format("[{}{}{}{}]", transcript.speakers, speakers.empty() ? "" : ", ", first_day,
                                   first_day == last_day ? "" : " to " + last_day);
   return transcript;
+}
+
+std::vector<OutdatedWords> outdated_words(std::span<const store::FactRow> facts) {
+  std::vector<OutdatedWords> outdated;
+  const auto same = [](const OutdatedWords& words, const store::FactEvent& event) {
+    return words.speaker == event.speaker && words.told == event.told && words.quote == event.statement;
+  };
+  for (const store::FactRow& row : facts) {
+    if (row.current || row.event.statement.empty()) continue;
+    outdated.push_back({row.event.speaker, row.event.told, row.event.statement});
+  }
+  for (const store::FactRow& row : facts) {
+    if (row.current) std::erase_if(outdated, [&](const auto& words) { return same(words, row.event); });
+  }
+  return outdated;
 }
 
 Result<PassageDraft> draft_passage(const recall::PromptFrame& frame, const ConversationPiece& piece,

@@ -31,6 +31,7 @@ class ConversationTurn {
     std::optional<store::Spill> spill;
     std::vector<store::PagePin> pages;
     std::string miss;
+    bool shortened = false;  // without words that are outdated: read as text whatever is stored of it
   };
 
   Status check() const;
@@ -39,7 +40,10 @@ class ConversationTurn {
   std::string routing_text() const;
   Result<store::Selection> selection() const;
   Result<std::vector<Chosen>> choose();
+  Status find_outdated();
   Result<Chosen> take(FoundPassage found, int64_t content) const;
+  // The passage without what does not hold any more; nothing when all of it holds.
+  Result<std::optional<Transcript>> without_outdated(const store::ConversationPassage& passage) const;
   void choose_policy(std::span<const Chosen> chosen);
   Status load(std::vector<Chosen>& chosen);
   Status view_stored(std::vector<Chosen>& chosen);
@@ -54,6 +58,7 @@ class ConversationTurn {
   const SayOptions& options_;
   int64_t begin_ns_;
   int64_t first_text_ns_ = 0;
+  std::vector<OutdatedWords> outdated_;
   ConversationView view_;
   Reply reply_;
 };

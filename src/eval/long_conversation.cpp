@@ -19,6 +19,18 @@ double quantile(std::vector<double>& values, double share) {
   return values[static_cast<size_t>(std::ceil(share * last))];
 }
 
+// Instead of saying that nothing is known.
+bool tells_value_of_another(const Script& script, int number, const std::string& reply) {
+  for (size_t i = 0; i < script.facts.size(); ++i) {
+    if (static_cast<int>(i) == number) continue;
+    const ScriptedFact& other = script.facts[i];
+    std::vector<std::string> values{other.value};
+    if (!other.corrected.empty()) values.push_back(other.corrected);
+    if (subspan_match(reply, values) > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 double median_of(std::vector<double>& values) {
@@ -140,7 +152,10 @@ Result<Record> LongConversation::judge(const ScriptedFact& fact, int number, con
   const bool tells_old = subspan_match(reply.text, old) > 0;
   const bool tells_now = !retracted && subspan_match(reply.text, now) > 0;
   record.scores["right"] = retracted ? !tells_old : tells_now;
-  if (retracted) record.scores["retracted_told"] = tells_old;
+  if (retracted) {
+    record.scores["retracted_told"] = tells_old;
+    record.scores["other_told"] = tells_value_of_another(script_, number, reply.text);
+  }
   if (fact.fate == FactFate::kCorrected) record.scores["old_told"] = tells_old && !tells_now;
   double found = 0;
   for (const RecalledPassage& recalled : reply.recalled) {

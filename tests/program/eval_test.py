@@ -209,6 +209,34 @@ last = 1
         self.assertEqual(group["contexts"][0]["metrics"]["recall@1"]["mean"], 1.0)
         self.assertNotIn("em", group["contexts"][0]["metrics"])
 
+    def test_a_long_conversation_is_held(self):
+        task = self.home / "long.toml"
+        task.write_text(self.task.read_text().replace('kind = "replay"', """kind = "talk"
+turns = 60
+facts = 5
+corrected = 1
+retracted = 1
+asked_after = 20
+window = 30""").replace('"messages", "routed"', '"routed"').replace('baseline = "messages"', 'max_tokens = 16'))
+        line = ["eval", str(task), "--data", str(self.home), "--memory", str(self.home / "long"),
+                "--output", str(self.home / "long.jsonl")]
+        refused = self.run_program(*line, "--resume")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("leave out --resume", refused.stderr)
+        result = self.run_program(*line)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("00001-00030", result.stdout)
+        self.assertIn("facts", result.stdout)
+        records = [json.loads(text) for text in (self.home / "long.jsonl").read_text().splitlines()]
+        self.assertEqual(records[0]["turns"], 60)
+        self.assertEqual(records[0]["asked_after"], 20)
+        facts = [record for record in records[1:] if record["group"] == "facts"]
+        self.assertEqual(sorted(record["type"] for record in facts),
+                         ["corrected", "retracted", "stated", "stated", "stated"])
+        self.assertEqual(len(records), 1 + 5 + 2)
+        again = self.run_program(*line[:-1], str(self.home / "other.jsonl"))
+        self.assertIn("measured from its beginning", again.stderr)
+
     def test_it_is_said_once(self):
         shown = self.evaluate("--contexts", "messages,routed", "--baseline", "routed").stdout
         self.assertIn("Paired differences from routed", shown)
