@@ -320,11 +320,19 @@ TEST(RealData, Bm25RecallOfMessagesIsThatOfAnotherProgram) {
 TEST(RealData, EveryBuiltInTaskLoads) {
   const char* folder = std::getenv("RHAPSODE_EVAL_DATA");
   if (!folder) GTEST_SKIP() << "set RHAPSODE_EVAL_DATA to a folder made by scripts/fetch_eval_data.sh";
-  const std::map<std::string, size_t> expected{
-      {"multihop-dev", 564},  {"multihop-steps", 564},     {"nq-open-oracle", 633},
-      {"xquad-en", 1190},     {"cacheblend-musique", 150}, {"needles-books", 100},
-      {"needles-peps", 100},  {"citations", 1823},         {"timeqa", 830},
-      {"pep-successions", 24}, {"beam", 176}, {"beam-tuning", 179}, {"conversation", 355}};
+  const std::map<std::string, size_t> expected{{"multihop-dev", 564},
+                                               {"multihop-steps", 564},
+                                               {"nq-open-oracle", 633},
+                                               {"xquad-en", 1190},
+                                               {"cacheblend-musique", 150},
+                                               {"needles-books", 100},
+                                               {"needles-peps", 100},
+                                               {"citations", 1823},
+                                               {"timeqa", 830},
+                                               {"pep-successions", 24},
+                                               {"beam", 176},
+                                               {"beam-tuning", 179},
+                                               {"conversation", 355}};
   for (const std::string& name : task_names()) {
     const auto dataset = load_dataset(*find_task(name), folder, true);
     ASSERT_TRUE(dataset.ok()) << dataset.error().message;

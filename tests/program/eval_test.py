@@ -228,8 +228,8 @@ window = 30""").replace('"messages", "routed"', '"routed"').replace('baseline = 
         self.assertIn("00001-00030", result.stdout)
         self.assertIn("facts", result.stdout)
         records = [json.loads(text) for text in (self.home / "long.jsonl").read_text().splitlines()]
-        self.assertEqual(records[0]["turns"], 60)
-        self.assertEqual(records[0]["asked_after"], 20)
+        self.assertEqual(records[0]["settings"]["turns"], 60)
+        self.assertEqual(records[0]["settings"]["asked_after"], 20)
         facts = [record for record in records[1:] if record["group"] == "facts"]
         self.assertEqual(sorted(record["type"] for record in facts),
                          ["corrected", "retracted", "stated", "stated", "stated"])
