@@ -186,6 +186,8 @@ class Evaluator {
     subject.folder =
         (options_.memory.empty() ? scratch_.make("eval") : options_.memory) /
         fmt::format("{}-{}-{}-{}", task_.name, pool_name(), model_name_, task_.sha256.substr(0, 8));
+    subject.stored_kv = settings_.memory.options.stored_kv;
+    subject.disk_cap_bytes = settings_.memory.options.disk_cap_bytes;
     subject.whitening = settings_.memory.options.whitening;
     subject.ranker = settings_.memory.options.ranker;
     subject.instruction = task_.instruction;

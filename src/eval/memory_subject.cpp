@@ -72,6 +72,7 @@ Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& datase
   memory.create = true;
   memory.instruction = options.instruction;
   memory.stored_kv = options.stored_kv;
+  memory.disk_cap_bytes = options.disk_cap_bytes;
   memory.whitening = options.whitening;
   memory.ranker = options.ranker;
   RH_TRY(subject->memory_, Memory::open(*subject->engine_, memory));

@@ -26,13 +26,14 @@ struct MemorySubjectOptions {
   std::filesystem::path whitening;  // empty: the one shipped for the model
   std::filesystem::path ranker;     // empty: the one shipped
   std::string instruction;
-  std::optional<KvStorage> stored_kv;  // unset: the engine's type
-  JudgeOptions judge;                  // of Signal::kJudged and kChain
-  ChainOptions chain;                  // of Signal::kChain
-  LinkOptions links;                   // of rankings with links, `on` aside
-  bool heed_times = true;              // what questions say of time is used
-  std::vector<int> documents;          // those to be held, by number
-  bool encode = false;                 // store KV of all of them now
+  std::optional<KvStorage> stored_kv;      // unset: the engine's type
+  std::optional<uint64_t> disk_cap_bytes;  // of stored KV; unset: no limit
+  JudgeOptions judge;                      // of Signal::kJudged and kChain
+  ChainOptions chain;                      // of Signal::kChain
+  LinkOptions links;                       // of rankings with links, `on` aside
+  bool heed_times = true;                  // what questions say of time is used
+  std::vector<int> documents;              // those to be held, by number
+  bool encode = false;                     // store KV of all of them now
   std::function<bool(const AddProgress&)> on_progress;
 };
 

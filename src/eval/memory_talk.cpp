@@ -27,6 +27,7 @@ Result<std::unique_ptr<MemoryTalk>> MemoryTalk::open(const MemorySubjectOptions&
   memory.create = true;
   memory.instruction = options.instruction;
   memory.stored_kv = options.stored_kv;
+  memory.disk_cap_bytes = options.disk_cap_bytes;
   memory.whitening = options.whitening;
   memory.ranker = options.ranker;
   RH_TRY(talk->memory_, Memory::open(*talk->engine_, memory));

@@ -38,6 +38,7 @@ Result<std::unique_ptr<Memory>> ReplaySubject::open_memory(const std::string& na
   memory.create = true;
   memory.instruction = options.instruction;
   memory.stored_kv = options.stored_kv;
+  memory.disk_cap_bytes = options.disk_cap_bytes;
   memory.whitening = options.whitening;
   memory.ranker = options.ranker;
   return Memory::open(*engine_, memory);
