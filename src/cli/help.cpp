@@ -38,11 +38,11 @@ std::string left_side(const OptionSpec& spec) {
                      spec.is_switch() ? "" : " ", spec.value_name);
 }
 
-constexpr OptionGroup kOrder[] = {OptionGroup::kPrompt,  OptionGroup::kAdding,   OptionGroup::kSelection,
-                                  OptionGroup::kReading, OptionGroup::kBench,    OptionGroup::kEvaluation,
-                                  OptionGroup::kLength,  OptionGroup::kSampling, OptionGroup::kMemory,
-                                  OptionGroup::kModel,   OptionGroup::kEngine,   OptionGroup::kOutput,
-                                  OptionGroup::kGeneral};
+constexpr OptionGroup kOrder[] = {
+    OptionGroup::kPrompt,       OptionGroup::kAdding, OptionGroup::kSelection,  OptionGroup::kReading,
+    OptionGroup::kConversation, OptionGroup::kBench,  OptionGroup::kEvaluation, OptionGroup::kLength,
+    OptionGroup::kSampling,     OptionGroup::kMemory, OptionGroup::kModel,      OptionGroup::kEngine,
+    OptionGroup::kOutput,       OptionGroup::kGeneral};
 
 }  // namespace
 

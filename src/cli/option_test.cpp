@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/command.h"
+#include "cli/help.h"
 #include "model/catalogue.h"
 
 namespace rhapsode::cli {
@@ -49,6 +50,20 @@ TEST(OptionTable, WhatIsSpecialToMemoriesHasAnExample) {
         group != OptionGroup::kMemory && group != OptionGroup::kConversation)
       continue;
     EXPECT_NE(examples.find(" " + spec.flag() + " "), std::string::npos) << spec.flag();
+  }
+}
+
+TEST(OptionTable, EveryOptionOfACommandIsInItsHelp) {
+  TerminalTraits traits;
+  const Terminal terminal(traits);
+  for (const Command& command : commands()) {
+    if (command.id == kConfig) continue;  // takes every option, only to show what it comes to
+    const std::string help = command_help(command, terminal);
+    for (const OptionSpec& spec : option_specs()) {
+      if (!(spec.commands & command.id)) continue;
+      EXPECT_NE(help.find(std::string("-") + spec.name), std::string::npos)
+          << command.name << " " << spec.name;
+    }
   }
 }
 
