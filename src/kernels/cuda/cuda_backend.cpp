@@ -72,6 +72,7 @@ class CudaBackend final : public Backend {
   Status execute(const Program& program, const Op& op);
   Status multiply(const Program& program, const Op& op);
   void attend(const Program& program, const Op& op);
+  Status wait();
   Status begin_mass(bool wanted);
   Status read_mass(const BatchPlan& plan);
   Result<std::span<const float>> result_of(const Program& program, std::span<const int32_t> targets);
@@ -272,6 +273,17 @@ Status CudaBackend::score(const RowShape& shape, const float* rows, std::span<co
   return check(cudaGetLastError(), "scoring targets");
 }
 
+// What goes wrong in a kernel is reported here, so it says what kind of pass that was.
+Status CudaBackend::wait() {
+  const cudaError_t code = cudaStreamSynchronize(stream_);
+  if (code == cudaSuccess) return {};
+  const PlanSizes& sizes = packer_.sizes();
+  const std::string what =
+      fmt::format("evaluating {} rows of {} sequences over {} pages ({} outputs) on the GPU", sizes.rows,
+                  sizes.sequences, packer_.reference_count(), sizes.outputs);
+  return check(code, what.c_str());
+}
+
 Result<std::span<const float>> CudaBackend::result_of(const Program& program,
                                                       std::span<const int32_t> targets) {
   RowShape shape = shape_of(program, program.result);
@@ -291,7 +303,7 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program,
         check(cudaMemcpyAsync(result_.data(), from, values * sizeof(float), cudaMemcpyDeviceToHost, stream_),
               "copying results from the GPU"));
   }
-  RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "evaluating on the GPU"));
+  RH_TRY_STATUS(wait());
   clock_.read();
   return std::span<const float>(reinterpret_cast<const float*>(result_.data()), values);
 }

@@ -10,6 +10,7 @@
 #include "kernels/cuda/attend_stream.h"
 #include "kernels/cuda/attend_wide.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_page_memory.h"
 #include "kernels/cuda/device_world.h"
@@ -319,6 +320,17 @@ TEST(PinnedPageMemory, PartsOfAnySizeComeBackFromTheGpu) {
     ASSERT_TRUE(pages->copy_all_out(out).ok());
     EXPECT_EQ(std::memcmp(back.data(), *host, back.size()), 0) << part_bytes;
   }
+}
+
+TEST(CudaError, WhatLosesTheGpuSaysSoAndWhatToDo) {
+  const Status lost = check(cudaErrorLaunchFailure, "evaluating");
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().kind, ErrorKind::kInternal);
+  EXPECT_NE(lost.error().message.find("719"), std::string::npos) << lost.error().message;
+  EXPECT_NE(lost.error().message.find("start it again"), std::string::npos) << lost.error().message;
+  const Status refused = check(cudaErrorInvalidValue, "copying");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message.find("start it again"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace
