@@ -129,7 +129,7 @@ Result<ConversationTurn::Chosen> ConversationTurn::take(FoundPassage found, int6
     const int64_t begin = own->second.first_token;
     RH_TRY(one.tokens, conversation_.tokens_between(begin, begin + own->second.tokens));
   } else {
-    RH_TRY(one.alone, memory_.frame->passage(found.passage.header, found.text));
+    RH_TRY(one.alone, memory_.tokenizer->tokens(found.passage.id, found.passage.header, found.text));
     one.tokens = one.alone.tokens;
   }
   one.found = std::move(found);
@@ -193,7 +193,8 @@ Status ConversationTurn::load(std::vector<Chosen>& chosen) {
       RH_TRY(one.pages, conversation_.load_as_computed(id, *one.spill, static_cast<int>(one.tokens.size())));
       if (!one.pages.empty()) continue;
       one.spill.reset();
-      RH_TRY(one.alone, memory_.frame->passage(one.found.passage.header, one.found.text));
+      RH_TRY(one.alone,
+             memory_.tokenizer->tokens(one.found.passage.id, one.found.passage.header, one.found.text));
       one.tokens = one.alone.tokens;
     }
     if (one.shortened) {

@@ -179,6 +179,7 @@ Status Memory::Impl::encode_again() {
 Status Memory::Impl::make_parts(const std::string& instruction) {
   RH_TRY(recall::PromptFrame made, make_frame(*engine->runner, instruction));
   frame = std::make_unique<recall::PromptFrame>(std::move(made));
+  tokenizer = std::make_unique<recall::PassageTokenizer>(*frame);
   Fingerprint kv;
   kv.add("encoder", kEncoderVersion);
   kv.add("model", model_id);

@@ -155,13 +155,21 @@ Status Memory::Asking::check() const {
 }
 
 Result<bool> Memory::Asking::take(FoundPassage passage, Reading& reading) const {
-  RH_TRY(PassageTokens tokens, memory_.frame->passage(passage.passage.header, passage.text));
+  RH_TRY(PassageTokens tokens,
+         memory_.tokenizer->tokens(passage.passage.id, passage.passage.header, passage.text));
   const auto count = static_cast<int>(tokens.tokens.size());
   if (options_.passages.empty() && reading.memory_tokens + count > options_.budget_tokens) return false;
-  store::Selection one = times_.selection;
-  one.sources = {passage.passage.source};
-  RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
-  reading.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
+  const auto same =
+      std::find_if(reading.passages.begin(), reading.passages.end(),
+                   [&](const FoundPassage& other) { return other.passage.source == passage.passage.source; });
+  if (same != reading.passages.end()) {
+    reading.kinds.push_back(reading.kinds[static_cast<size_t>(same - reading.passages.begin())]);
+  } else {
+    store::Selection one = times_.selection;
+    one.sources = {passage.passage.source};
+    RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
+    reading.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
+  }
   reading.memory_tokens += count;
   reading.passages.push_back(std::move(passage));
   reading.tokens.push_back(std::move(tokens));

@@ -18,6 +18,7 @@
 #include "recall/finder.h"
 #include "recall/ingester.h"
 #include "recall/kv_tier.h"
+#include "recall/passage_tokenizer.h"
 #include "recall/prompt_frame.h"
 #include "recall/router.h"
 #include "rhapsode/memory.h"
@@ -61,6 +62,7 @@ struct Memory::Impl {
   kernels::KvType stored_kv = kernels::KvType::kF16;
   uint64_t disk_cap_bytes = 0;
   std::unique_ptr<recall::PromptFrame> frame;
+  std::unique_ptr<recall::PassageTokenizer> tokenizer;
   std::unique_ptr<index::Whitening> whitening;
   std::unique_ptr<recall::Encoder> encoder;
   std::unique_ptr<recall::Finder> finder;

@@ -11,6 +11,7 @@
 #include "recall/citer.h"
 #include "recall/judge.h"
 #include "recall/moments.h"
+#include "recall/passage_tokenizer.h"
 #include "text/logits.h"
 
 namespace rhapsode {
@@ -347,6 +348,29 @@ TEST_F(RecallPasses, TokenRangesFollowTheBytesOfTheText) {
   for (int i = ranges[1].first; i < ranges[1].second; ++i)
     second += runner_->tokenizer().piece(tokens->tokens[i]);
   EXPECT_NE(second.find("second one here"), std::string::npos);
+}
+
+TEST_F(RecallPasses, TokensAreKeptAsLongAsThePassageIsTheSame) {
+  recall::PassageTokenizer tokenizer(*frame_);
+  const auto made = [&](int64_t passage, std::string_view header, std::string_view text) {
+    return tokenizer.tokens(passage, header, text).value().tokens;
+  };
+  const auto plain = [&](std::string_view header, std::string_view text) {
+    return frame_->passage(header, text).value().tokens;
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(made(1, "Head", "a lamp"), plain("Head", "a lamp"));
+    EXPECT_EQ(made(2, "Head", "a door"), plain("Head", "a door"));
+  }
+  EXPECT_EQ(tokenizer.kept(), 2u);
+  EXPECT_EQ(made(1, "Head", "another"), plain("Head", "another"));  // the number has come again
+  EXPECT_EQ(made(2, "Other", "a door"), plain("Other", "a door"));
+  EXPECT_EQ(made(2, "", "Othera door"), plain("", "Othera door"));
+  EXPECT_EQ(tokenizer.kept(), 2u);
+  for (size_t i = 0; i < recall::PassageTokenizer::kMostKept + 5; ++i) {
+    made(static_cast<int64_t>(i), "", "x");
+    ASSERT_LE(tokenizer.kept(), recall::PassageTokenizer::kMostKept);
+  }
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ Status Memory::Impl::RouteStages::load(std::span<const int64_t> ids, int deadlin
   std::vector<int64_t> warm, cold;
   for (const store::PassageRow& row : rows) {
     RH_TRY(const std::string text, memory_.catalog->passage_text(row.id));
-    RH_TRY(loaded_[row.id].tokens, memory_.frame->passage(row.header, text));
+    RH_TRY(loaded_[row.id].tokens, memory_.tokenizer->tokens(row.id, row.header, text));
     (row.has_kv || memory_.tier->holds(row.id) ? warm : cold).push_back(row.id);
   }
   const auto bring = [&](std::span<const int64_t> some) -> Status {
