@@ -1,4 +1,5 @@
 // The CUDA back end of a build without CUDA.
+#include "kernels/cuda/code_search.h"
 #include "kernels/cuda/cuda_backend.h"
 
 namespace rhapsode::kernels::cuda {
@@ -14,6 +15,10 @@ std::string device_name() {
 }
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions) {
+  return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
+}
+
+Result<std::unique_ptr<CodeSearch>> make_code_search(int) {
   return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
 }
 

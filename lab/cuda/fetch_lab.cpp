@@ -1,0 +1,282 @@
+// The laboratory of fetching pages out of pinned memory: checked, then timed, alone and beside a matmul.
+//
+//   fetch_lab [--quick]
+//
+// Pages lie in random order in 1 GiB of pinned memory and go to as many scattered places of the device.
+// "bulk" is one large copy, "a copy each" one cudaMemcpyAsync a page. Beside compute: bf16 products of
+// cuBLASLt run on one stream while pages are fetched on another without a pause; the slowdown is of the
+// products, GB/s are those of the fetches that ended meanwhile. Nothing else may use the GPU or its bus.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "cuda/lab_timing.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/page_gather.h"
+#include "kernels/element.h"
+#include "kernels/page_sum.h"
+
+namespace rhapsode::kernels::cuda::lab {
+namespace {
+
+constexpr size_t kBytes = size_t{1} << 30;
+constexpr size_t kFetchBytes = size_t{256} << 20;  // of one launch
+
+class Pages {
+ public:
+  Pages() {
+    must(host_.reserve(kBytes, "pages"));
+    must(device_.allocate(kBytes, "pages"));
+    std::mt19937_64 random(1);
+    for (size_t i = 0; i < kBytes; i += 8) {
+      const uint64_t word = random();
+      std::memcpy(host_.data() + i, &word, 8);
+    }
+  }
+
+  void cut(size_t page_bytes) {
+    page_bytes_ = page_bytes;
+    const size_t count = kBytes / page_bytes;
+    std::vector<size_t> from(count);
+    std::iota(from.begin(), from.end(), size_t{0});
+    std::vector<size_t> to = from;
+    std::mt19937 random(2);
+    std::shuffle(from.begin(), from.end(), random);
+    std::shuffle(to.begin(), to.end(), random);
+    pages_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      pages_[i] = {host_.data() + from[i] * page_bytes, device_.at<std::byte>(to[i] * page_bytes)};
+    }
+    must(list_.reserve(count * sizeof(GatherPage), "a list"));
+    must(list_.upload(std::as_bytes(std::span(pages_))));
+    must(sums_.reserve(count * sizeof(uint64_t), "sums"));
+  }
+
+  // A part of the pages: the next one each time.
+  GatherCall next(bool with_sums) {
+    const size_t each = std::min(pages_.size(), kFetchBytes / page_bytes_);
+    if (at_ + each > pages_.size()) at_ = 0;
+    GatherCall call{list_.as<const GatherPage>() + at_, static_cast<int64_t>(each), page_bytes_};
+    if (with_sums) call.sums = sums_.as<uint64_t>() + at_;
+    at_ += each;
+    return call;
+  }
+
+  void check(const GatherShape& shape) {
+    must(cudaMemset(sums_.as<void>(), 0, sums_.bytes()));
+    must(cudaMemset(device_.as<void>(), 0xee, kBytes));
+    GatherCall call{list_.as<const GatherPage>(), static_cast<int64_t>(pages_.size()), page_bytes_,
+                    sums_.as<uint64_t>()};
+    must(gather_pages(call, shape, nullptr));
+    std::vector<std::byte> arrived(kBytes);
+    must(cudaMemcpy(arrived.data(), device_.as<void>(), kBytes, cudaMemcpyDeviceToHost));
+    std::vector<uint64_t> sums(pages_.size());
+    must(cudaMemcpy(sums.data(), sums_.as<void>(), sums.size() * 8, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < pages_.size(); ++i) {
+      const auto to = static_cast<size_t>(pages_[i].to - device_.as<std::byte>());
+      if (std::memcmp(arrived.data() + to, pages_[i].from, page_bytes_) != 0) stop("a page arrived damaged");
+      if (i % 7 == 0 && sums[i] != page_sum({pages_[i].from, page_bytes_}))
+        stop("a sum differs from the host's");
+    }
+  }
+
+  void copy_each(cudaStream_t stream) {
+    const size_t each = std::min(pages_.size(), kFetchBytes / page_bytes_);
+    for (size_t i = 0; i < each; ++i) {
+      must(cudaMemcpyAsync(pages_[i].to, pages_[i].from, page_bytes_, cudaMemcpyHostToDevice, stream));
+    }
+  }
+  void copy_bulk(cudaStream_t stream) {
+    must(cudaMemcpyAsync(device_.as<void>(), host_.data(), kFetchBytes, cudaMemcpyHostToDevice, stream));
+  }
+  double host_sum_bytes_per_s() {
+    Event begin, end;
+    begin.record(nullptr);
+    begin.wait();
+    const uint64_t sum = page_sum({host_.data(), kFetchBytes});
+    end.record(nullptr);
+    end.wait();
+    return sum == 1 ? 0 : kFetchBytes / end.ms_since(begin) * 1e3;
+  }
+  double fetch_bytes() const {
+    return static_cast<double>(std::min(pages_.size(), kFetchBytes / page_bytes_) * page_bytes_);
+  }
+
+ private:
+  PinnedBuffer host_;
+  DeviceBuffer device_, list_, sums_;
+  std::vector<GatherPage> pages_;
+  size_t page_bytes_ = 0;
+  size_t at_ = 0;
+};
+
+double gb(double bytes, double ms) {
+  return bytes / ms / 1e6;
+}
+
+// Products of a size that a layer of a small model has.
+class Compute {
+ public:
+  Compute() {
+    auto made = Gemm::make();
+    if (!made.ok()) stop(made.error().message);
+    gemm_ = std::move(*made);
+    must(factors_.allocate(3 * size_t{kSide} * kSide * 2, "factors"));
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<uint16_t> values(size_t{1} << 22);
+    for (uint16_t& value : values) value = f32_to_bf16(normal(random));
+    for (size_t at = 0; at < factors_.bytes(); at += values.size() * 2) {
+      must(cudaMemcpy(factors_.at<void>(at), values.data(),
+                      std::min(values.size() * 2, factors_.bytes() - at), cudaMemcpyHostToDevice));
+    }
+  }
+  void run(int rows, cudaStream_t stream) {
+    GemmCall call;
+    call.weight = {factors_.as<void>(), Element::kBF16};
+    call.x = {factors_.at<void>(size_t{kSide} * kSide * 2), Element::kBF16};
+    call.out = {factors_.at<void>(2 * size_t{kSide} * kSide * 2), Element::kBF16};
+    call.m = call.k = kSide;
+    call.rows = rows;
+    must(gemm_->run(call, stream));
+  }
+
+ private:
+  static constexpr int kSide = 8192;
+  std::unique_ptr<Gemm> gemm_;
+  DeviceBuffer factors_;
+};
+
+struct Beside {
+  double compute_ms = 0;  // a product
+  double bytes_per_ms = 0;
+};
+
+// Products while `fetch` (of `bytes`, about `fetch_ms` alone) runs without a pause; nothing when it is empty.
+Beside run_beside(Compute& compute, int rows, int products, const std::function<void(cudaStream_t)>& fetch,
+                  double bytes) {
+  cudaStream_t computing = nullptr;
+  cudaStream_t fetching = nullptr;
+  must(cudaStreamCreateWithFlags(&computing, cudaStreamNonBlocking));
+  must(cudaStreamCreateWithFlags(&fetching, cudaStreamNonBlocking));
+  Event start, begin, end;
+  constexpr int kFetches = 24;
+  std::vector<Event> fetched(kFetches);
+  compute.run(rows, computing);
+  must(cudaDeviceSynchronize());
+  start.record(fetching);
+  if (fetch) {
+    for (Event& one : fetched) {
+      fetch(fetching);
+      one.record(fetching);
+    }
+  }
+  begin.record(computing);
+  for (int i = 0; i < products; ++i) compute.run(rows, computing);
+  end.record(computing);
+  must(cudaDeviceSynchronize());
+  Beside result;
+  result.compute_ms = end.ms_since(begin) / products;
+  const double until = end.ms_since(start);
+  if (fetch) {
+    double last = 0;
+    int count = 0;
+    for (const Event& one : fetched) {
+      if (one.ms_since(start) > until) break;
+      last = one.ms_since(start);
+      ++count;
+    }
+    if (count == kFetches)
+      std::printf("  (the fetches ended before the products: the slowdown is too small)\n");
+    if (count > 0) result.bytes_per_ms = count * bytes / last;
+  }
+  must(cudaStreamDestroy(computing));
+  must(cudaStreamDestroy(fetching));
+  return result;
+}
+
+Beside median_beside(Compute& compute, int rows, int products, const std::function<void(cudaStream_t)>& fetch,
+                     double bytes) {
+  std::vector<double> times, rates;
+  for (int i = 0; i < 5; ++i) {
+    const Beside one = run_beside(compute, rows, products, fetch, bytes);
+    times.push_back(one.compute_ms);
+    rates.push_back(one.bytes_per_ms);
+  }
+  return {median(times), median(rates)};
+}
+
+void measure_alone(Pages& pages, bool quick) {
+  const double bulk = median_ms(10, nullptr, [&] { pages.copy_bulk(nullptr); });
+  std::printf("bulk copy from pinned memory %.1f GB/s; the host's own sums %.1f GB/s a thread\n",
+              gb(kFetchBytes, bulk), pages.host_sum_bytes_per_s() / 1e9);
+  for (const size_t kib : {8, 24, 64, 256}) {
+    pages.cut(kib << 10);
+    pages.check({});
+    const double each = median_ms(3, nullptr, [&] { pages.copy_each(nullptr); });
+    std::printf("pages of %3zu KiB: checked; a copy each %5.1f GB/s\n", kib, gb(pages.fetch_bytes(), each));
+    for (const GatherShape shape :
+         {GatherShape{1, 512}, GatherShape{1, 1024}, GatherShape{2, 512}, GatherShape{2, 1024},
+          GatherShape{4, 256}, GatherShape{4, 512}, GatherShape{8, 128}, GatherShape{8, 256},
+          GatherShape{16, 128}, GatherShape{16, 256}, GatherShape{32, 256}}) {
+      double ms[2] = {};
+      for (const bool sums : {false, true}) {
+        ms[sums ? 1 : 0] =
+            median_ms(quick ? 3 : 7, nullptr, [&] { must(gather_pages(pages.next(sums), shape, nullptr)); });
+      }
+      std::printf(
+          "  gather, %2d blocks of %4d threads  %5.1f GB/s, with sums %5.1f GB/s (%3.0f %% of bulk)\n",
+          shape.blocks, shape.threads, gb(pages.fetch_bytes(), ms[0]), gb(pages.fetch_bytes(), ms[1]),
+          100 * bulk / ms[1] * pages.fetch_bytes() / kFetchBytes);
+    }
+  }
+}
+
+void measure_beside(Pages& pages) {
+  Compute compute;
+  for (const int rows : {8192, 1024}) {
+    const int products = rows == 8192 ? 30 : 200;
+    const Beside alone = median_beside(compute, rows, products, nullptr, 0);
+    std::printf("products of %d rows: %.3f ms alone\n", rows, alone.compute_ms);
+    const auto report = [&](const std::string& what, const std::function<void(cudaStream_t)>& fetch,
+                            double bytes) {
+      const Beside one = median_beside(compute, rows, products, fetch, bytes);
+      std::printf("  beside %-44s %.3f ms (%+5.1f %%), %5.1f GB/s\n", what.c_str(), one.compute_ms,
+                  100 * (one.compute_ms / alone.compute_ms - 1), one.bytes_per_ms / 1e6);
+    };
+    report(
+        "a bulk copy", [&](cudaStream_t stream) { pages.copy_bulk(stream); }, kFetchBytes);
+    for (const size_t kib : {8, 24, 256}) {
+      pages.cut(kib << 10);
+      for (const GatherShape shape :
+           {GatherShape{1, 1024}, GatherShape{2, 512}, GatherShape{2, 1024}, GatherShape{4, 256},
+            GatherShape{4, 512}, GatherShape{8, 256}, GatherShape{16, 128}}) {
+        report(
+            "a gather of " + std::to_string(kib) + " KiB pages, " + std::to_string(shape.blocks) + " x " +
+                std::to_string(shape.threads) + ", sums",
+            [&](cudaStream_t stream) { must(gather_pages(pages.next(true), shape, stream)); },
+            pages.fetch_bytes());
+      }
+    }
+  }
+}
+
+int main(int argc, char** argv) {
+  if (!why_no_device().empty()) stop(why_no_device());
+  const bool quick = argc > 1 && std::string(argv[1]) == "--quick";
+  std::printf("%s\n", device_name().c_str());
+  Pages pages;
+  measure_alone(pages, quick);
+  measure_beside(pages);
+  return 0;
+}
+
+}  // namespace
+}  // namespace rhapsode::kernels::cuda::lab
+
+int main(int argc, char** argv) {
+  return rhapsode::kernels::cuda::lab::main(argc, argv);
+}

@@ -1,0 +1,37 @@
+// Scattered pages from pinned memory of the host into pages of the device, by a kernel that reads the host's
+// memory itself: no copy a page, so small pages cross as fast as large ones.
+//
+// Every page has the same number of bytes, a multiple of 16, and both ends lie on 16 bytes. The copy's
+// threads are few: what they wait for is the bus, and the rest of the GPU computes meanwhile. With `sums` the
+// bytes that arrived are summed on the way (kernels/page_sum.h). Queued on the stream, nothing is allocated.
+// Cost: docs/results.md.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rhapsode::kernels::cuda {
+
+struct GatherPage {
+  const std::byte* from = nullptr;  // pinned
+  std::byte* to = nullptr;          // device
+};
+
+struct GatherCall {
+  const GatherPage* pages = nullptr;  // [count], readable by the device
+  int64_t count = 0;
+  size_t page_bytes = 0;
+  uint64_t* sums = nullptr;  // [count] on the device, zeroed; may be null
+};
+
+// How many threads wait for the bus.
+struct GatherShape {
+  int blocks = 4;
+  int threads = 512;
+};
+
+cudaError_t gather_pages(const GatherCall& call, const GatherShape& shape, cudaStream_t stream);
+
+}  // namespace rhapsode::kernels::cuda

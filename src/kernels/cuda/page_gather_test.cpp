@@ -1,0 +1,86 @@
+// Pages gathered out of pinned memory arrive as they were, with the sums the host makes. Skipped without a
+// GPU.
+#include "kernels/cuda/page_gather.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_buffer.h"
+#include "kernels/page_sum.h"
+
+namespace rhapsode::kernels::cuda {
+namespace {
+
+#define RH_REQUIRE_GPU() \
+  if (!why_no_device().empty()) GTEST_SKIP() << why_no_device()
+
+// Pages in the order of the host and, shuffled, of the device.
+struct Trip {
+  Trip(size_t page_bytes_in, size_t count, unsigned seed) : page_bytes(page_bytes_in), order(count) {
+    std::mt19937 random(seed);
+    EXPECT_TRUE(host.reserve(page_bytes * count, "pages").ok());
+    for (size_t i = 0; i < page_bytes * count; i += sizeof(uint64_t)) {
+      const uint64_t word = uint64_t{random()} << 32 | random();
+      std::memcpy(host.data() + i, &word, sizeof word);
+    }
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::shuffle(order.begin(), order.end(), random);
+    EXPECT_TRUE(device.allocate(page_bytes * count + 16, "pages").ok());
+    EXPECT_EQ(cudaMemset(device.as<void>(), 0xee, device.bytes()), cudaSuccess);
+    std::vector<GatherPage> pages(count);
+    for (size_t i = 0; i < count; ++i) {
+      pages[i] = {host.data() + i * page_bytes, device.at<std::byte>(order[i] * page_bytes)};
+    }
+    EXPECT_TRUE(list.allocate(count * sizeof(GatherPage), "a list").ok());
+    EXPECT_TRUE(list.upload(std::as_bytes(std::span(pages))).ok());
+    EXPECT_TRUE(sums.allocate(count * sizeof(uint64_t), "sums").ok());
+    EXPECT_EQ(cudaMemset(sums.as<void>(), 0, sums.bytes()), cudaSuccess);
+  }
+
+  std::span<const std::byte> page(size_t i) const { return {host.data() + i * page_bytes, page_bytes}; }
+
+  void check(const GatherShape& shape, bool with_sums) {
+    GatherCall call{list.as<const GatherPage>(), static_cast<int64_t>(order.size()), page_bytes};
+    if (with_sums) call.sums = sums.as<uint64_t>();
+    ASSERT_EQ(gather_pages(call, shape, nullptr), cudaSuccess);
+    std::vector<std::byte> arrived(device.bytes());
+    ASSERT_EQ(cudaMemcpy(arrived.data(), device.as<void>(), arrived.size(), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    std::vector<uint64_t> summed(order.size());
+    ASSERT_EQ(cudaMemcpy(summed.data(), sums.as<void>(), sums.bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
+    for (size_t i = 0; i < order.size(); ++i) {
+      ASSERT_EQ(std::memcmp(arrived.data() + order[i] * page_bytes, page(i).data(), page_bytes), 0)
+          << "page " << i;
+      ASSERT_EQ(summed[i], with_sums ? page_sum(page(i)) : 0u) << "page " << i;
+    }
+    ASSERT_EQ(arrived.back(), std::byte{0xee}) << "written behind the last page";
+  }
+
+  size_t page_bytes = 0;
+  std::vector<size_t> order;
+  PinnedBuffer host;
+  DeviceBuffer device, list, sums;
+};
+
+TEST(PageGather, BringsScatteredPagesOfAnySizeWithTheirSums) {
+  RH_REQUIRE_GPU();
+  for (const size_t page_bytes :
+       {size_t{16}, size_t{4080}, size_t{4096}, size_t{4112}, size_t{8192}, size_t{49152}, size_t{262144}}) {
+    SCOPED_TRACE(page_bytes);
+    for (const GatherShape& shape : {GatherShape{1, 32}, GatherShape{3, 96}, GatherShape{}}) {
+      for (const bool with_sums : {false, true}) {
+        Trip(page_bytes, 37, static_cast<unsigned>(page_bytes)).check(shape, with_sums);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rhapsode::kernels::cuda
