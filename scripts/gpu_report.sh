@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_report.sh [--models FOLDER] [--bin FOLDER] [--texts "FILE ..."] [PART ...]: what the GPU does, part by part.
 #
-# Parts: tests parity attention speed memory sanitizer (all of them when none is named). Models are GGUF files in the
+# Parts: tests parity attention find fetch judge speed memory sanitizer (all of them when none is named). Models are GGUF files in the
 # models folder, programs those of one build; no network is needed. Prints a table a part and exits 1 when a check failed.
 set -uo pipefail
 
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention speed memory sanitizer)
+[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention find fetch judge speed memory sanitizer)
 
 failed=0
 # Programs lie together in a package, or each where a build puts it.
@@ -65,6 +65,17 @@ parity() {
 attention() {
   check "attention" "$(program attend_lab)"
 }
+find_passages() {
+  check "codes of 100 million tokens: the CPU's passages, found on the GPU" "$(program find_lab)"
+}
+fetch() {
+  check "pages out of pinned memory, alone and beside matrix products" "$(program fetch_lab)"
+}
+judge() {
+  for model in $(each_model); do
+    check "$model: 40 candidates of 512 tokens" "$(program rhapsode_judge_speed)" "$models/$model.gguf" --device cuda
+  done
+}
 speed() {
   for model in $(each_model); do
     check "$model" "$(program rhapsode)" bench --model "$models/$model.gguf" --device cuda --batch 8192 --encode
@@ -87,13 +98,16 @@ sanitizer() {
   device_test=$(program cuda_device_test)
   for tool in memcheck racecheck; do
     check "compute-sanitizer $tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$device_test" \
-      --gtest_filter='DeviceAttend.*:*WritesPages*' --gtest_brief=1
+      --gtest_filter='DeviceAttend.*:*WritesPages*:DeviceCodeSearch.A*:PageGather.*:DevicePageMemory.*' --gtest_brief=1
   done
 }
 
 for part in "${parts[@]}"; do
   case $part in
-    tests | parity | attention | speed | memory | sanitizer) printf '== %s\n' "$part"; "$part" ;;
+    tests | parity | attention | find | fetch | judge | speed | memory | sanitizer)
+      printf '== %s\n' "$part"
+      # find is the name of a program that this script uses.
+      if [ "$part" = find ]; then find_passages; else "$part"; fi ;;
     *) echo "gpu_report.sh: there is no part '$part'." >&2; exit 2 ;;
   esac
 done

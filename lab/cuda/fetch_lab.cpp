@@ -1,6 +1,6 @@
 // The laboratory of fetching pages out of pinned memory: checked, then timed, alone and beside a matmul.
 //
-//   fetch_lab [--quick]
+//   fetch_lab [alone|beside ...] [--quick]
 //
 // Pages lie in random order in 1 GiB of pinned memory and go to as many scattered places of the device.
 // "bulk" is one large copy, "a copy each" one cudaMemcpyAsync a page. Beside compute: bf16 products of
@@ -266,11 +266,17 @@ void measure_beside(Pages& pages) {
 
 int main(int argc, char** argv) {
   if (!why_no_device().empty()) stop(why_no_device());
-  const bool quick = argc > 1 && std::string(argv[1]) == "--quick";
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is shown even if a later part is cut off
+  const std::vector<std::string> parts(argv + 1, argv + argc);
+  const auto given = [&](const char* name) {
+    return std::find(parts.begin(), parts.end(), name) != parts.end();
+  };
+  const bool quick = given("--quick");
+  const bool all = !given("alone") && !given("beside");
   std::printf("%s\n", device_name().c_str());
   Pages pages;
-  measure_alone(pages, quick);
-  measure_beside(pages);
+  if (all || given("alone")) measure_alone(pages, quick);
+  if (all || given("beside")) measure_beside(pages);
   return 0;
 }
 

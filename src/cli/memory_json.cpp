@@ -320,7 +320,10 @@ Json stats_json(const MemoryStats& stats) {
           {"index_problem", stats.index_problem},
           {"recall_questions", stats.recall_questions},
           {"recall", number(stats.recall)},
-          {"lowest_recall", number(stats.lowest_recall)}};
+          {"lowest_recall", number(stats.lowest_recall)},
+          {"found_on", stats.found_on},
+          {"device_bytes", stats.device_bytes},
+          {"device_problem", stats.device_problem}};
 }
 
 Json verify_json(const VerifyReport& report) {

@@ -9,6 +9,7 @@ namespace rhapsode::cli {
 namespace {
 
 std::string search_of(const MemoryStats& stats) {
+  if (stats.found_on == "cuda") return "by scanning all routing keys on the GPU";
   if (!stats.approximate) return "by scanning all routing keys";
   const std::string index =
       fmt::format("by an index of {}", show_whole(static_cast<uint64_t>(stats.indexed_passages)));
@@ -42,6 +43,7 @@ void print_stats(const MemoryStats& stats, const std::string& folder, Terminal& 
     pairs.emplace_back("set aside", fmt::format("{} damaged extents", show_whole(stats.quarantined)));
   }
   pairs.emplace_back("passages are found", search_of(stats));
+  if (!stats.device_problem.empty()) pairs.emplace_back("not on the GPU", stats.device_problem);
   if (!stats.index_problem.empty()) pairs.emplace_back("no index", stats.index_problem);
   terminal.print(render_pairs(pairs, terminal) + "\n");
 

@@ -44,6 +44,9 @@ Result<std::unique_ptr<recall::Finder>> Memory::Impl::make_finder(int dimensions
     finding.least_chunks = std::atoll(kept_chunks->c_str());
   }
   finding.threads = threads;
+  if (engine && engine->runner->backend().searches_codes()) {
+    finding.device = [this](int width) { return engine->runner->backend().new_code_search(width); };
+  }
   auto made = std::make_unique<recall::Finder>(std::move(finding));
   RH_TRY(const std::optional<std::string> samples, catalog->setting(kRecallSetting));
   made->add_samples(report_of(samples.value_or("")));

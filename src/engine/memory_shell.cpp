@@ -301,6 +301,9 @@ Result<MemoryStats> Memory::stats(bool all_users) {
   stats.indexed_passages = static_cast<int>(finding.indexed);
   stats.index_bytes = finding.bytes;
   stats.index_problem = finding.problem;
+  if (impl_->engine) stats.found_on = finding.on_device ? "cuda" : "cpu";
+  stats.device_bytes = finding.device_bytes;
+  stats.device_problem = finding.device_problem;
   stats.recall_questions = finding.recall.sampled;
   stats.recall = finding.recall.recall();
   stats.lowest_recall = finding.recall.sampled > 0 ? finding.recall.lowest : 0;

@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "kernels/attend.h"
+#include "kernels/code_search.h"
 #include "kernels/context_plan.h"
 #include "kernels/page_bounds.h"
 #include "kernels/page_memory.h"
@@ -119,6 +120,9 @@ class Backend {
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
   // Memory that the pages of this back end's plans must lie in; asked for after the weights are there.
   virtual std::unique_ptr<PageMemory> new_page_memory() = 0;
+  // Whether codes can be searched where this back end computes, and a search there.
+  virtual bool searches_codes() const { return false; }
+  virtual Result<std::unique_ptr<CodeSearch>> new_code_search(int dimensions);
   // Names what keys and values are rounded by, where that is not the file's own weight types; else empty.
   virtual std::string_view numerics() const { return {}; }
   // Times of layer groups of the last pass; empty unless options.layer_times.
@@ -127,6 +131,10 @@ class Backend {
 
 inline Result<std::span<const double>> Backend::mass_per_token(int) const {
   return make_error(ErrorKind::kUnsupported, "this back end does not report where attention went");
+}
+
+inline Result<std::unique_ptr<CodeSearch>> Backend::new_code_search(int) {
+  return make_error(ErrorKind::kUnsupported, "this back end does not search codes: the host scans them");
 }
 
 }  // namespace rhapsode::kernels

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -15,11 +16,35 @@ std::vector<std::byte> random_page(size_t bytes) {
   return page;
 }
 
-TEST(PageSum, IsTheOneThatFilesAndTestsKnow) {
-  const std::vector<std::byte> zeros(16);
+TEST(PageSum, AddsWordsAndProductsOfTheirHalves) {
+  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ull;
+  constexpr uint64_t kZero = 0x9E3779B9ull * 0x7F4A7C15ull;
+  const std::vector<std::byte> zeros(8);
   EXPECT_EQ(page_sum({}), 0u);
-  EXPECT_EQ(page_sum(zeros), mixed(0x9E3779B97F4A7C15ull) + mixed(2 * 0x9E3779B97F4A7C15ull));
-  EXPECT_EQ(mixed(0x9E3779B97F4A7C15ull), 0xE220A8397B1DCDAFull);  // SplitMix64's first number from seed 0
+  EXPECT_EQ(page_sum(zeros), kZero);
+  EXPECT_EQ(word_sum(kGolden, 0), kGolden);
+  EXPECT_EQ(word_sum(~uint64_t{0} ^ (2 * kGolden), 1),
+            (~uint64_t{0} ^ (2 * kGolden)) + 0xFFFFFFFFull * 0xFFFFFFFFull);
+}
+
+TEST(PageSum, IsTheSameForEveryInstructionSetAndSize) {
+  int targets = 0;
+  for (const char* target : {"AVX3_DL", "AVX3", "AVX2", "SSE4", "SSE2", "NEON", "SCALAR"}) {
+    if (!force_page_sum_target(target)) continue;
+    ++targets;
+    for (const size_t words : {0, 1, 7, 8, 31, 32, 33, 127, 512, 1001}) {
+      const std::vector<std::byte> page = random_page(words * sizeof(uint64_t));
+      uint64_t sum = 0;
+      for (size_t i = 0; i < words; ++i) {
+        uint64_t word = 0;
+        std::memcpy(&word, page.data() + i * sizeof word, sizeof word);
+        sum += word_sum(word, i);
+      }
+      EXPECT_EQ(page_sum(page), sum) << target << ", " << words << " words";
+    }
+  }
+  force_page_sum_target("");
+  EXPECT_GT(targets, 0);
 }
 
 TEST(PageSum, NoticesEverySingleBitAndSwappedWords) {

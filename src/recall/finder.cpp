@@ -98,7 +98,11 @@ class Finder::CatalogCodes final : public index::CodeSource {
 
 Finder::Finder(FinderOptions options)
     : options_(std::move(options)),
-      folder_(options_.folder, {options_.key, options_.read_only, /*resident=*/options_.dimensions > 0}) {}
+      folder_(options_.folder, {options_.key, options_.read_only, /*resident=*/options_.dimensions > 0}) {
+  if (options_.device && options_.dimensions > 0 && options_.form == index::QuestionForm::kFourBits) {
+    device_ = std::make_unique<DeviceCodes>(options_.device, options_.dimensions);
+  }
+}
 
 void Finder::load_index() {
   const std::filesystem::file_time_type changed = folder_.changed();
@@ -121,6 +125,7 @@ Status Finder::look_around(const store::Catalog& catalog) {
   generation_ = generation;
   keeps_codes_ = false;
   visible_.clear();
+  if (device_) device_->distrust();
   load_index();
   return {};
 }
@@ -251,9 +256,33 @@ index::FindOptions Finder::find_options(size_t passages, int count) const {
   return options;
 }
 
+Result<std::optional<LatentScores>> Finder::find_on_device(const store::Catalog& catalog,
+                                                           const index::QuestionVectors& question,
+                                                           std::span<const int64_t> allowed, bool everything,
+                                                           int count) {
+  if (device_ == nullptr) return std::optional<LatentScores>();
+  CatalogCodes codes(catalog, *this);
+  const auto hits = device_->best(question, allowed, everything, codes, count);
+  if (!hits.ok() && hits.error().kind == ErrorKind::kNoSpace) {
+    device_problem_ = hits.error().message;
+    device_.reset();
+    return std::optional<LatentScores>();
+  }
+  if (!hits.ok()) return hits.error();
+  LatentScores scores;
+  for (const index::ScanHit& hit : *hits) {
+    scores.best.push_back(hit.id);
+    scores.known[hit.id] = hit.score;
+  }
+  return std::optional<LatentScores>(std::move(scores));
+}
+
 Result<LatentScores> Finder::find(const store::Catalog& catalog, const index::QuestionVectors& question,
                                   std::span<const int64_t> allowed, bool everything, int count) {
   RH_TRY_STATUS(look_around(catalog));
+  RH_TRY(std::optional<LatentScores> on_device,
+         find_on_device(catalog, question, allowed, everything, count));
+  if (on_device) return std::move(*on_device);
   LatentScores scores;
   if (!has_index()) {
     RH_TRY_STATUS(score(catalog, question, allowed, scores));
@@ -308,11 +337,14 @@ FinderStats Finder::stats() {
   load_index();
   take_new_samples();
   FinderStats stats;
-  stats.approximate = has_index();
+  stats.approximate = has_index() && device_ == nullptr;
   stats.indexed = index_ ? index_->size() : 0;
   stats.bytes = folder_.bytes_on_disk();
   stats.problem = problem_;
   stats.recall = kept_samples_.report();
+  stats.on_device = device_ != nullptr;
+  stats.device_bytes = device_ ? device_->device_bytes() : 0;
+  stats.device_problem = device_problem_;
   return stats;
 }
 

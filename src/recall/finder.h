@@ -6,8 +6,10 @@
 // damaged or foreign index costs time, never an answer: the exact scan takes its place until the next writer
 // has made it again, and stats() says why. A sample of the questions is answered a second time exactly; what
 // that says of the recall is in stats(). Ownership: keeps views into the catalog's codes until the catalog
-// changes. Threads: one at a time. Errors: the catalog's. Cost: with an index, lists and some thousand
-// passages a question; without, all codes; after a change of the catalog, once the places of all codes.
+// changes. Where there is a device that can hold the codes, it answers instead of index and host, with the
+// exact scan's answers; without room for them the host goes on, and stats() says so. Threads: one at a time.
+// Errors: the catalog's, the device's. Cost: with an index, lists and some thousand passages a question;
+// without, all codes; after a change of the catalog, once the places of all codes.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,7 @@
 #include "index/find_monitor.h"
 #include "index/index_folder.h"
 #include "index/passage_index.h"
+#include "recall/device_codes.h"
 #include "store/catalog.h"
 
 namespace rhapsode::recall {
@@ -36,6 +39,7 @@ struct FinderOptions {
   int64_t least_chunks = 1'000'000;  // exact below; 0: always
   int threads = 1;
   index::QuestionForm form = index::QuestionForm::kFourBits;
+  CodeSearchMaker device;  // empty: codes are scanned on the host
 };
 
 struct FinderStats {
@@ -44,6 +48,9 @@ struct FinderStats {
   uint64_t bytes = 0;        // of the index on disk
   std::string problem;       // why there is no index, if there should be one
   index::RecallReport recall;
+  bool on_device = false;  // questions are answered by a device, exactly
+  uint64_t device_bytes = 0;
+  std::string device_problem;  // why the host scans although there is a device
 };
 
 // Latent scores of a question: of the best passages, and of others as they were asked for.
@@ -90,6 +97,11 @@ class Finder {
   Status save();
   Status add_to_index(store::Catalog& catalog, std::span<const int64_t> ids);
   Status keep_codes(const store::Catalog& catalog, std::span<const int64_t> visible);
+  // Empty when there is no device or no room on it.
+  Result<std::optional<LatentScores>> find_on_device(const store::Catalog& catalog,
+                                                     const index::QuestionVectors& question,
+                                                     std::span<const int64_t> allowed, bool everything,
+                                                     int count);
   int code_bytes() const { return (options_.dimensions + 63) / 64 * 8; }
   index::FindOptions find_options(size_t passages, int count) const;
 
@@ -105,6 +117,8 @@ class Finder {
   bool keeps_codes_ = false;
   std::vector<index::PassageCodes> visible_;  // ids ascending
   index::Scope everything_;
+  std::unique_ptr<DeviceCodes> device_;
+  std::string device_problem_;
 };
 
 }  // namespace rhapsode::recall

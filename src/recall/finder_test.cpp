@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "index/index_test_support.h"
 #include "io/file.h"
+#include "recall/loop_search.h"
 #include "support/temporary_folder.h"
 
 namespace rhapsode::recall {
@@ -34,14 +35,27 @@ class FinderTest : public test::TemporaryFolder {
     options.read_only = read_only;
     return std::move(*store::Catalog::open(options));
   }
-  Finder finder(bool read_only = false, const std::string& key = "codes") const {
+  FinderOptions finder_options() const {
     FinderOptions options;
     options.folder = folder_ / "memory" / "index";
-    options.key = key;
+    options.key = "codes";
     options.dimensions = kTestDimensions;
-    options.read_only = read_only;
     options.least_chunks = 200;
+    return options;
+  }
+  Finder finder(bool read_only = false, const std::string& key = "codes") const {
+    FinderOptions options = finder_options();
+    options.key = key;
+    options.read_only = read_only;
     return Finder(std::move(options));
+  }
+  // With a device that has room for so many passages.
+  FinderOptions on_device(size_t room) const {
+    FinderOptions options = finder_options();
+    options.device = [room](int) -> Result<std::unique_ptr<kernels::CodeSearch>> {
+      return std::unique_ptr<kernels::CodeSearch>(std::make_unique<LoopSearch>(room));
+    };
+    return options;
   }
 
   // A source of passages of one sentence and four chunks each.
@@ -117,6 +131,49 @@ TEST_F(FinderTest, SmallMemoriesAreScanned) {
   EXPECT_FALSE(finder.stats().approximate);
   EXPECT_EQ(finder.stats().bytes, 0u);
   expect_right(finder, *catalog_);
+}
+
+TEST_F(FinderTest, ADeviceAnswersInsteadOfScanAndIndex) {
+  add("one", 60);
+  ASSERT_TRUE(finder().sync(*catalog_, states_).ok());  // large enough for an index
+  Finder finder(on_device(1000));
+  expect_right(finder, *catalog_);
+  EXPECT_TRUE(finder.stats().on_device);
+  EXPECT_FALSE(finder.stats().approximate);
+  EXPECT_EQ(finder.stats().device_bytes, 60u);
+  EXPECT_EQ(finder.stats().device_problem, "");
+  add("two", 30);
+  expect_right(finder, *catalog_);
+  ASSERT_TRUE(catalog_->erase(std::vector<std::string>{"one"}).ok());
+  expect_right(finder, *catalog_);
+  LatentScores scores;
+  const std::vector<int64_t> ids = visible(*catalog_);
+  const index::QuestionVectors question = topics_.question(4);
+  ASSERT_TRUE(finder.score(*catalog_, question, ids, scores).ok());
+  const auto found = finder.find(*catalog_, question, ids, true, 100);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->best.size(), ids.size());
+  for (const auto& [id, score] : found->known) EXPECT_EQ(score, scores.known[id]);  // the same as the host's
+}
+
+TEST_F(FinderTest, AFullDeviceIsSaidAndTheHostGoesOn) {
+  add("one", 60);
+  Finder finder(on_device(50));
+  expect_right(finder, *catalog_);
+  EXPECT_FALSE(finder.stats().on_device);
+  EXPECT_EQ(finder.stats().device_problem, "the device is full");
+}
+
+TEST_F(FinderTest, ADeviceThatFailsIsAnError) {
+  add("one", 10);
+  FinderOptions options = on_device(0);
+  options.device = [](int) -> Result<std::unique_ptr<kernels::CodeSearch>> {
+    return make_error(ErrorKind::kInternal, "the device fell off the bus");
+  };
+  Finder finder(std::move(options));
+  const auto found = finder.find(*catalog_, topics_.question(3), visible(*catalog_), true, 5);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().message, "the device fell off the bus");
 }
 
 TEST_F(FinderTest, TheIndexFollowsTheCatalog) {

@@ -63,7 +63,8 @@ VERSION_FIELDS = ["version", "added", "replaced", "event_time", "bytes", "sha256
 STATS_FIELDS = ["memory", "model", "fingerprint", "sources", "versions", "contents", "passages", "passages_with_kv",
                 "tokens", "text_bytes", "catalog_bytes", "code_bytes", "kv_bytes", "kv_cap_bytes", "stale_bytes",
                 "foreign_kv_entries", "quarantined", "kv_hits", "kv_misses", "kv_outrun", "kv_resident_bytes", "kv_ram_bytes", "search", "indexed_passages",
-                "index_bytes", "index_problem", "recall_questions", "recall", "lowest_recall"]
+                "index_bytes", "index_problem", "recall_questions", "recall", "lowest_recall", "found_on", "device_bytes",
+                "device_problem"]
 VERIFY_FIELDS = ["sound", "extents_checked", "texts_checked", "passages_encoded", "largest_difference", "problems"]
 
 

@@ -1,8 +1,9 @@
 // How codes and questions lie on the device for products of bits (mma.sync.m16n8k256, and.popc).
 //
 // Codes come in groups of 32 chunks: four tiles of eight, the columns of a product. A step is 128 bits; lane
-// (g, t) = (lane / 4, lane % 4) holds word t of a step of chunk g of a tile, and the four tiles' words lie
-// side by side, so that one load of 16 bytes a lane and step feeds four products. A question's token is four
+// (g, t) = (lane / 4, lane % 4) holds word t of a step of chunk g of a tile. A product takes a pair of steps,
+// whose words lie side by side for two tiles: 16 bytes a lane that go into the product's registers as they
+// come. The last step of an odd number lies side by side for all four tiles. A question's token is four
 // planes of bits, u = (level + 15) / 2 = sum of 2^b plane_b, and with c the code's bits
 //
 //   dot(level, 2c - 1) = 2 (2 sum_b 2^b popcount(plane_b & c) - 15 popcount(c)) - sum(level)
@@ -46,10 +47,15 @@ struct CodeShape {
 CodeShape code_shape(int dimensions);
 
 // Where word `word` of chunk `chunk` of a group lies in it.
-constexpr size_t code_word_at(int chunk, int word) {
+constexpr size_t code_word_at(const CodeShape& shape, int chunk, int word) {
+  const int tile = chunk / kTileChunks;
   const int lane = chunk % kTileChunks * 4 + word % kStepWords;
-  return (static_cast<size_t>(word / kStepWords) * 32 + static_cast<size_t>(lane)) * kGroupTiles +
-         static_cast<size_t>(chunk / kTileChunks);
+  const int block = word / kStepWords / shape.block_steps;
+  const int step = word / kStepWords % shape.block_steps;
+  const bool alone = step + 1 == shape.block_steps && step % 2 == 0;
+  const int unit = block * shape.block_steps + (alone ? step : step / 2 * 2 + tile / 2);
+  const int element = alone ? tile : tile % 2 * 2 + step % 2;
+  return (static_cast<size_t>(unit) * 32 + static_cast<size_t>(lane)) * 4 + static_cast<size_t>(element);
 }
 
 // The planes of up to 16 tokens as the left sides of the products: [blocks][planes, highest first][pairs]

@@ -29,7 +29,7 @@ TEST(CodeLayout, EveryWordOfAGroupHasAPlaceOfItsOwn) {
   std::set<size_t> places;
   for (int chunk = 0; chunk < kGroupChunks; ++chunk) {
     for (int word = 0; word < shape.steps() * kStepWords; ++word) {
-      const size_t at = code_word_at(chunk, word);
+      const size_t at = code_word_at(shape, chunk, word);
       EXPECT_LT(at, shape.group_words());
       places.insert(at);
     }
@@ -50,7 +50,8 @@ int64_t product(const CodeShape& shape, const std::vector<uint32_t>& fragments,
               static_cast<size_t>((block * kCodePlanes + plane) * shape.block_pairs() + step / 2);
           const uint32_t a =
               fragments[(pair * 32 + lane) * 4 + static_cast<size_t>(row / 8 + 2 * (step % 2))];
-          const uint32_t b = group[code_word_at(chunk, (block * shape.block_steps + step) * kStepWords + t)];
+          const uint32_t b =
+              group[code_word_at(shape, chunk, (block * shape.block_steps + step) * kStepWords + t)];
           sum += int64_t{std::popcount(a & b)} << (kCodePlanes - 1 - plane);
         }
       }
@@ -77,7 +78,7 @@ TEST(CodeLayout, FragmentsTimesGroupsAreTheDotProducts) {
       signs[i] = random() % 2 ? 1 : -1;
       if (signs[i] < 0) continue;
       ++ones;
-      group[code_word_at(chunk, static_cast<int>(i / 32))] |= 1u << (i % 32);
+      group[code_word_at(shape, chunk, static_cast<int>(i / 32))] |= 1u << (i % 32);
     }
     for (size_t token = 0; token < tokens; ++token) {
       int64_t expected = 0;

@@ -22,7 +22,7 @@ __global__ void pack_kernel(CodeShape shape, RawCodes raw, CodeSegment to) {
     // Bits behind the last dimension are not the code's.
     const int left = shape.dimensions - word * 32;
     if (left < 32) bits &= left > 0 ? (1u << left) - 1u : 0u;
-    to.groups[group * static_cast<int64_t>(shape.group_words()) + code_word_at(chunk, word)] = bits;
+    to.groups[group * static_cast<int64_t>(shape.group_words()) + code_word_at(shape, chunk, word)] = bits;
     ones += __popc(bits);
   }
   ones = __reduce_add_sync(~0u, ones);
@@ -33,11 +33,18 @@ __global__ void pack_kernel(CodeShape shape, RawCodes raw, CodeSegment to) {
   if (slot & kLastOfPassage) atomicOr(to.ends + group, 1u << chunk);
 }
 
-__device__ inline void count_common_bits(int (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+// Common bits of 16 rows and 8 columns: of a pair of steps, and of one step.
+__device__ inline void count_common_bits(int (&c)[4], const uint4& a, uint32_t low, uint32_t high) {
   asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(low), "r"(high));
+}
+__device__ inline void count_common_bits(int (&c)[4], const uint2& a, uint32_t column) {
+  asm("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a.x), "r"(a.y), "r"(column));
 }
 
 __device__ inline uint4 load_once(const uint4* address) {
@@ -46,6 +53,10 @@ __device__ inline uint4 load_once(const uint4* address) {
                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                : "l"(address));
   return x;
+}
+
+__device__ inline void prefetch_to_l2(const uint4* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 struct ScanParameters {
@@ -73,14 +84,23 @@ __device__ inline void add_block(const uint4 (&codes)[kSteps], const uint4* frag
 #pragma unroll
   for (int plane = 0; plane < kCodePlanes; ++plane) {
 #pragma unroll
-    for (int pair = 0; pair < kPairsOf<kSteps>; ++pair) {
+    for (int pair = 0; pair < kSteps / 2; ++pair) {
       const uint4 a = fragments[(plane * kPairsOf<kSteps> + pair) * 32 + lane];
-      const uint4 low = codes[2 * pair];
-      const uint4 high = 2 * pair + 1 < kSteps ? codes[2 * pair + 1 < kSteps ? 2 * pair + 1 : 0] : uint4{};
-      count_common_bits(counts[0], a, low.x, high.x);
-      count_common_bits(counts[1], a, low.y, high.y);
-      count_common_bits(counts[2], a, low.z, high.z);
-      count_common_bits(counts[3], a, low.w, high.w);
+      const uint4& first = codes[2 * pair];
+      const uint4& second = codes[2 * pair + 1];
+      count_common_bits(counts[0], a, first.x, first.y);
+      count_common_bits(counts[1], a, first.z, first.w);
+      count_common_bits(counts[2], a, second.x, second.y);
+      count_common_bits(counts[3], a, second.z, second.w);
+    }
+    if constexpr (kSteps % 2 == 1) {
+      const uint4& last = codes[kSteps - 1];
+      const uint4 whole = fragments[(plane * kPairsOf<kSteps> + kSteps / 2) * 32 + lane];
+      const uint2 a{whole.x, whole.y};  // the other half is zero
+      count_common_bits(counts[0], a, last.x);
+      count_common_bits(counts[1], a, last.y);
+      count_common_bits(counts[2], a, last.z);
+      count_common_bits(counts[3], a, last.w);
     }
 #pragma unroll
     for (auto& tile : counts) {
@@ -128,11 +148,27 @@ __device__ inline void raise_maxima(const int (&values)[kGroupTiles][4], uint32_
   }
 }
 
-template <int kSteps>
+// Sums to what maxima are made of: 2 sum 2^b popcount - 15 popcount(code).
+__device__ inline void subtract_ones(int (&sums)[kGroupTiles][4], const uint32_t (&ones)[kGroupTiles]) {
+#pragma unroll
+  for (int tile = 0; tile < kGroupTiles; ++tile) {
+    const int even = static_cast<int>(ones[tile] & 0xffffu) * 15;
+    const int odd = static_cast<int>(ones[tile] >> 16) * 15;
+    sums[tile][0] = 2 * sums[tile][0] - even;
+    sums[tile][1] = 2 * sums[tile][1] - odd;
+    sums[tile][2] = 2 * sums[tile][2] - even;
+    sums[tile][3] = 2 * sums[tile][3] - odd;
+  }
+}
+
+// A warp takes a run of groups. Codes of one block of steps stay in registers for all row groups; of several,
+// they are read again.
+template <int kSteps, bool kOneBlock>
 __global__ void __launch_bounds__(kScanThreads, kSteps <= 12 ? 2 : 1) scan_kernel(ScanParameters p) {
   extern __shared__ uint4 fragments[];  // [row groups][blocks][planes][pairs][lanes]
-  const int row_group_fragments = p.blocks * kCodePlanes * kPairsOf<kSteps> * 32;
-  for (int i = threadIdx.x; i < p.row_groups * row_group_fragments; i += kScanThreads) {
+  constexpr int kBlockFragments = kCodePlanes * kPairsOf<kSteps> * 32;
+  const int blocks = kOneBlock ? 1 : p.blocks;
+  for (int i = threadIdx.x; i < p.row_groups * blocks * kBlockFragments; i += kScanThreads) {
     fragments[i] = p.fragments[i];
   }
   __syncthreads();
@@ -141,44 +177,38 @@ __global__ void __launch_bounds__(kScanThreads, kSteps <= 12 ? 2 : 1) scan_kerne
   const int64_t warps = int64_t{gridDim.x} * kWarpsOfABlock;
   const int64_t end = p.group_count * (warp + 1) / warps;
   for (int64_t group = p.group_count * warp / warps; group < end; ++group) {
-    const uint4* from = p.groups + group * p.blocks * kSteps * 32 + lane;
+    const uint4* from = p.groups + group * blocks * kSteps * 32;
     uint4 codes[kSteps];
-    if (p.blocks == 1) {
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) codes[step] = load_once(from + step * 32);
+    for (int step = 0; step < kSteps; ++step) codes[step] = load_once(from + step * 32 + lane);
+    if (group + 1 < end) {
+      // A cache line is eight units: those of the next group are on their way meanwhile.
+      for (int line = lane; line < blocks * kSteps * 4; line += 32) {
+        prefetch_to_l2(from + (blocks * kSteps * 4 + line) * 8);
+      }
     }
     uint32_t ones[kGroupTiles];
 #pragma unroll
     for (int tile = 0; tile < kGroupTiles; ++tile) ones[tile] = p.ones[group * 16 + tile * 4 + lane % 4];
     const uint32_t ends = p.ends[group];
     const uint32_t used = group + 1 < p.group_count ? ~0u : p.last_mask;
-    const int64_t first_slot = p.first_slots[group];
+    int32_t* maxima = p.maxima + int64_t{p.first_slots[group]} * p.stride;
     for (int rows = 0; rows < p.row_groups; ++rows) {
       int sums[kGroupTiles][4] = {};
-      for (int block = 0; block < p.blocks; ++block) {
-        if (p.blocks > 1) {
+      for (int block = 0; block < blocks; ++block) {
+        if (!kOneBlock && rows + block > 0) {
 #pragma unroll
-          for (int step = 0; step < kSteps; ++step) codes[step] = from[(block * kSteps + step) * 32];
+          for (int step = 0; step < kSteps; ++step) codes[step] = from[(block * kSteps + step) * 32 + lane];
         }
-        add_block<kSteps>(codes, fragments + (rows * p.blocks + block) * kCodePlanes * kPairsOf<kSteps> * 32,
-                          lane, sums);
+        add_block<kSteps>(codes, fragments + (rows * blocks + block) * kBlockFragments, lane, sums);
       }
-#pragma unroll
-      for (int tile = 0; tile < kGroupTiles; ++tile) {
-        const int even = static_cast<int>(ones[tile] & 0xffffu) * 15;
-        const int odd = static_cast<int>(ones[tile] >> 16) * 15;
-        sums[tile][0] = 2 * sums[tile][0] - even;
-        sums[tile][1] = 2 * sums[tile][1] - odd;
-        sums[tile][2] = 2 * sums[tile][2] - even;
-        sums[tile][3] = 2 * sums[tile][3] - odd;
-      }
-      raise_maxima(sums, ends, used, p.maxima + first_slot * p.stride + rows * kRowGroupTokens, p.stride,
-                   lane);
+      subtract_ones(sums, ones);
+      raise_maxima(sums, ends, used, maxima + rows * kRowGroupTokens, p.stride, lane);
     }
   }
 }
 
-template <int kSteps>
+template <int kSteps, bool kOneBlock>
 cudaError_t launch_scan(const ScanCall& call, cudaStream_t stream) {
   const CodeSegment& segment = call.segment;
   ScanParameters p;
@@ -194,24 +224,23 @@ cudaError_t launch_scan(const ScanCall& call, cudaStream_t stream) {
   p.row_groups = call.row_groups;
   const int in_last = static_cast<int>(segment.chunks % kGroupChunks);
   p.last_mask = in_last == 0 ? ~0u : (1u << in_last) - 1u;
-  const auto shared = static_cast<int>(scan_shared_bytes(call.shape, call.row_groups));
+  const size_t shared = scan_shared_bytes(call.shape, call.row_groups);
+  const auto kernel = scan_kernel<kSteps, kOneBlock>;
   cudaError_t code =
-      cudaFuncSetAttribute(scan_kernel<kSteps>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
   int device = 0;
   int processors = 0;
   int resident = 0;
   if (code == cudaSuccess) code = cudaGetDevice(&device);
   if (code == cudaSuccess) code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   if (code == cudaSuccess) {
-    code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, scan_kernel<kSteps>, kScanThreads,
-                                                         static_cast<size_t>(shared));
+    code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kScanThreads, shared);
   }
   if (code != cudaSuccess) return code;
   if (resident == 0) return cudaErrorInvalidConfiguration;
   const int64_t wanted = (p.group_count + kWarpsOfABlock - 1) / kWarpsOfABlock;
   const int64_t blocks = min(wanted, int64_t{processors} * resident);
-  scan_kernel<kSteps>
-      <<<static_cast<unsigned>(blocks), kScanThreads, static_cast<size_t>(shared), stream>>>(p);
+  kernel<<<static_cast<unsigned>(blocks), kScanThreads, shared, stream>>>(p);
   return cudaGetLastError();
 }
 
@@ -364,33 +393,49 @@ size_t scan_shared_bytes(const CodeShape& shape, int row_groups) {
 
 cudaError_t scan_codes(const ScanCall& call, cudaStream_t stream) {
   if (call.segment.chunks == 0) return cudaSuccess;
+  if (call.shape.blocks > 1) {  // then blocks have nine steps at least
+    switch (call.shape.block_steps) {
+      case 9:
+        return launch_scan<9, false>(call, stream);
+      case 10:
+        return launch_scan<10, false>(call, stream);
+      case 12:
+        return launch_scan<12, false>(call, stream);
+      case 14:
+        return launch_scan<14, false>(call, stream);
+      case 16:
+        return launch_scan<16, false>(call, stream);
+      default:
+        return cudaErrorInvalidValue;
+    }
+  }
   switch (call.shape.block_steps) {
     case 1:
-      return launch_scan<1>(call, stream);
+      return launch_scan<1, true>(call, stream);
     case 2:
-      return launch_scan<2>(call, stream);
+      return launch_scan<2, true>(call, stream);
     case 3:
-      return launch_scan<3>(call, stream);
+      return launch_scan<3, true>(call, stream);
     case 4:
-      return launch_scan<4>(call, stream);
+      return launch_scan<4, true>(call, stream);
     case 5:
-      return launch_scan<5>(call, stream);
+      return launch_scan<5, true>(call, stream);
     case 6:
-      return launch_scan<6>(call, stream);
+      return launch_scan<6, true>(call, stream);
     case 7:
-      return launch_scan<7>(call, stream);
+      return launch_scan<7, true>(call, stream);
     case 8:
-      return launch_scan<8>(call, stream);
+      return launch_scan<8, true>(call, stream);
     case 9:
-      return launch_scan<9>(call, stream);
+      return launch_scan<9, true>(call, stream);
     case 10:
-      return launch_scan<10>(call, stream);
+      return launch_scan<10, true>(call, stream);
     case 12:
-      return launch_scan<12>(call, stream);
+      return launch_scan<12, true>(call, stream);
     case 14:
-      return launch_scan<14>(call, stream);
+      return launch_scan<14, true>(call, stream);
     case 16:
-      return launch_scan<16>(call, stream);
+      return launch_scan<16, true>(call, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -125,27 +125,30 @@ std::unique_ptr<CodeSearch> made(int dimensions) {
 
 TEST(DeviceCodeSearch, FindsWhatPlainLoopsFindBitForBit) {
   RH_REQUIRE_GPU();
-  for (const int dimensions : {1, 64, 100, 320, 576, 896, 1152, 1536, 2048, 3584}) {
+  for (const int dimensions : {1, 64, 100, 320, 576, 896, 1100, 1536, 2200}) {
     SCOPED_TRACE(dimensions);
-    Corpus corpus(dimensions, 300, static_cast<unsigned>(dimensions));
+    Corpus corpus(dimensions, 120, static_cast<unsigned>(dimensions));
     const auto search = made(dimensions);
     ASSERT_TRUE(search);
     // In several parts, so that passages begin inside a group.
     for (size_t begin = 0; begin < corpus.passages.size();) {
-      const size_t end = std::min(corpus.passages.size(), begin + 1 + corpus.random() % 120);
+      const size_t end = std::min(corpus.passages.size(), begin + 1 + corpus.random() % 50);
       ASSERT_TRUE(search->add(corpus.runs(begin, end)).ok());
       begin = end;
     }
     ASSERT_EQ(search->slots(), corpus.passages.size());
     std::vector<uint64_t> visible = all_visible(search->slots());
-    for (const int tokens : {1, 12, 16, 17, 40, 100}) {
+    for (const int tokens : {1, 12, 17, 70}) {
       SCOPED_TRACE(tokens);
       const Question question = corpus.question(tokens);
       const CodeQuestion view = question.view();
-      for (const int count : {1, 40, 1000}) {
-        const auto found = search->best({&view, 1}, visible, count);
+      const std::vector<CodeHit> all = corpus.expected(question, visible, corpus.passages.size());
+      for (const size_t count : {size_t{1}, size_t{40}, size_t{1000}}) {
+        const auto found = search->best({&view, 1}, visible, static_cast<int>(count));
         ASSERT_TRUE(found.ok()) << found.error().message;
-        expect_equal((*found)[0], corpus.expected(question, visible, static_cast<size_t>(count)));
+        expect_equal((*found)[0],
+                     std::vector<CodeHit>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(
+                                                                         std::min(count, all.size()))));
         if (HasFatalFailure()) return;
       }
       visible[corpus.random() % visible.size()] &= ~(uint64_t{1} << (corpus.random() % 64));
@@ -155,7 +158,7 @@ TEST(DeviceCodeSearch, FindsWhatPlainLoopsFindBitForBit) {
 
 TEST(DeviceCodeSearch, AnswersQuestionsTogetherAsOneByOne) {
   RH_REQUIRE_GPU();
-  Corpus corpus(896, 500, 1);
+  Corpus corpus(896, 100, 1);
   const auto search = made(896);
   ASSERT_TRUE(search);
   ASSERT_TRUE(search->add(corpus.runs(0, corpus.passages.size())).ok());

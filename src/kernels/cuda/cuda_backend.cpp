@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/code_search.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_page_memory.h"
@@ -42,6 +43,10 @@ class CudaBackend final : public Backend {
   bool scores_targets() const override { return true; }
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
   std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(); }
+  bool searches_codes() const override { return true; }
+  Result<std::unique_ptr<CodeSearch>> new_code_search(int dimensions) override {
+    return make_code_search(dimensions);
+  }
   std::string_view numerics() const override { return weights_.rounds_to_bf16() ? "bf16" : ""; }
   std::vector<LayerSpan> layer_spans() const override { return clock_.spans(); }
   Result<std::span<const double>> mass_per_token(int sequence) const override {

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/device_page_memory.h"
 #include "kernels/page_sum.h"
 
 namespace rhapsode::kernels::cuda {
@@ -79,6 +80,39 @@ TEST(PageGather, BringsScatteredPagesOfAnySizeWithTheirSums) {
         if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+TEST(DevicePageMemory, StagesCarryBlocksBothWays) {
+  RH_REQUIRE_GPU();
+  constexpr size_t kBlockBytes = 24576;
+  constexpr size_t kBlocks = 20;
+  const std::unique_ptr<PageMemory> memory = device_page_memory();
+  const auto region = memory->reserve(kBlocks * kBlockBytes);
+  ASSERT_TRUE(region.ok()) << region.error().message;
+  std::mt19937 random(4);
+  std::vector<std::byte*> blocks;
+  for (size_t i = 0; i < kBlocks; ++i) blocks.push_back(*region + i * kBlockBytes);
+  for (int round = 0; round < 3; ++round) {  // later stages are earlier ones' memory
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    const std::span<std::byte* const> some = std::span(blocks).first(kBlocks - static_cast<size_t>(round));
+    std::vector<std::byte> bytes(some.size() * kBlockBytes);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    {
+      const auto stage = memory->new_stage(bytes.size());
+      ASSERT_TRUE(stage.ok()) << stage.error().message;
+      std::memcpy((*stage)->data(), bytes.data(), bytes.size());
+      const Status carried = (*stage)->carry_in(some, kBlockBytes);
+      ASSERT_TRUE(carried.ok()) << carried.error().message;
+      std::memset((*stage)->data(), 0xee, bytes.size());
+    }
+    std::vector<std::byte> single(kBlockBytes);
+    ASSERT_TRUE(memory->copy_out(some[1], single).ok());
+    EXPECT_EQ(std::memcmp(single.data(), bytes.data() + kBlockBytes, kBlockBytes), 0);
+    const auto back = memory->new_stage(bytes.size());
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    ASSERT_TRUE((*back)->carry_out(some, kBlockBytes).ok());
+    EXPECT_EQ(std::memcmp((*back)->data(), bytes.data(), bytes.size()), 0);
   }
 }
 
