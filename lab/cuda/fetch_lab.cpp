@@ -221,16 +221,17 @@ void measure_alone(Pages& pages, bool quick) {
     for (const GatherShape shape :
          {GatherShape{1, 512}, GatherShape{1, 1024}, GatherShape{2, 512}, GatherShape{2, 1024},
           GatherShape{4, 256}, GatherShape{4, 512}, GatherShape{8, 128}, GatherShape{8, 256},
-          GatherShape{16, 128}, GatherShape{16, 256}, GatherShape{32, 256}}) {
+          GatherShape{16, 128}, GatherShape{16, 256}, GatherShape{32, 256}, GatherShape{1, 512, true},
+          GatherShape{2, 256, true}, GatherShape{2, 512, true}, GatherShape{4, 256, true}}) {
       double ms[2] = {};
       for (const bool sums : {false, true}) {
         ms[sums ? 1 : 0] =
             median_ms(quick ? 3 : 7, nullptr, [&] { must(gather_pages(pages.next(sums), shape, nullptr)); });
       }
       std::printf(
-          "  gather, %2d blocks of %4d threads  %5.1f GB/s, with sums %5.1f GB/s (%3.0f %% of bulk)\n",
-          shape.blocks, shape.threads, gb(pages.fetch_bytes(), ms[0]), gb(pages.fetch_bytes(), ms[1]),
-          100 * bulk / ms[1] * pages.fetch_bytes() / kFetchBytes);
+          "  gather, %2d blocks of %4d threads%s  %5.1f GB/s, with sums %5.1f GB/s (%3.0f %% of bulk)\n",
+          shape.blocks, shape.threads, shape.deep ? ", deep" : "", gb(pages.fetch_bytes(), ms[0]),
+          gb(pages.fetch_bytes(), ms[1]), 100 * bulk / ms[1] * pages.fetch_bytes() / kFetchBytes);
     }
   }
 }
@@ -253,10 +254,11 @@ void measure_beside(Pages& pages) {
       pages.cut(kib << 10);
       for (const GatherShape shape :
            {GatherShape{1, 1024}, GatherShape{2, 512}, GatherShape{2, 1024}, GatherShape{4, 256},
-            GatherShape{4, 512}, GatherShape{8, 256}, GatherShape{16, 128}}) {
+            GatherShape{4, 512}, GatherShape{8, 256}, GatherShape{16, 128}, GatherShape{1, 512, true},
+            GatherShape{2, 512, true}, GatherShape{4, 256, true}}) {
         report(
             "a gather of " + std::to_string(kib) + " KiB pages, " + std::to_string(shape.blocks) + " x " +
-                std::to_string(shape.threads) + ", sums",
+                std::to_string(shape.threads) + (shape.deep ? " deep, sums" : ", sums"),
             [&](cudaStream_t stream) { must(gather_pages(pages.next(true), shape, stream)); },
             pages.fetch_bytes());
       }

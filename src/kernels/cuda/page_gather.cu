@@ -6,9 +6,10 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-// What a warp asks for before it waits: 4 KiB.
-constexpr int kLoads = 8;
-constexpr int kPieceBytes = kLoads * 32 * 16;
+// What a warp asks for before it waits.
+constexpr size_t piece_bytes(int loads) {
+  return static_cast<size_t>(loads) * 32 * 16;
+}
 
 __device__ inline uint4 load_from_host(const uint4* address) {
   uint4 x;
@@ -25,8 +26,8 @@ __device__ inline uint64_t two_words(const uint4& x, int64_t unit) {
   return word_sum(low, static_cast<uint64_t>(2 * unit)) + word_sum(high, static_cast<uint64_t>(2 * unit + 1));
 }
 
-// Warps take pieces of 4 KiB in turn; the last piece of a page may be shorter.
-template <bool kSums>
+// Warps take pieces in turn; the last piece of a page may be shorter.
+template <int kLoads, bool kSums>
 __global__ void gather_kernel(GatherCall call, int64_t pieces) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t warps = int64_t{gridDim.x} * (blockDim.x / 32);
@@ -34,7 +35,7 @@ __global__ void gather_kernel(GatherCall call, int64_t pieces) {
   for (int64_t piece = int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
        piece < call.count * pieces; piece += warps) {
     const int64_t page = piece / pieces;
-    const int64_t first = piece % pieces * (kPieceBytes / 16) + lane;
+    const int64_t first = piece % pieces * (kLoads * 32) + lane;
     const auto* from = reinterpret_cast<const uint4*>(call.pages[page].from);
     auto* to = reinterpret_cast<uint4*>(call.pages[page].to);
     uint4 data[kLoads];
@@ -56,17 +57,26 @@ __global__ void gather_kernel(GatherCall call, int64_t pieces) {
   }
 }
 
+template <int kLoads>
+void launch(const GatherCall& call, const GatherShape& shape, cudaStream_t stream) {
+  const auto pieces = static_cast<int64_t>((call.page_bytes + piece_bytes(kLoads) - 1) / piece_bytes(kLoads));
+  const auto blocks = static_cast<unsigned>(shape.blocks);
+  const auto threads = static_cast<unsigned>(shape.threads);
+  if (call.sums != nullptr) {
+    gather_kernel<kLoads, true><<<blocks, threads, 0, stream>>>(call, pieces);
+  } else {
+    gather_kernel<kLoads, false><<<blocks, threads, 0, stream>>>(call, pieces);
+  }
+}
+
 }  // namespace
 
 cudaError_t gather_pages(const GatherCall& call, const GatherShape& shape, cudaStream_t stream) {
   if (call.count == 0) return cudaSuccess;
-  const auto pieces = static_cast<int64_t>((call.page_bytes + kPieceBytes - 1) / kPieceBytes);
-  const auto blocks = static_cast<unsigned>(shape.blocks);
-  const auto threads = static_cast<unsigned>(shape.threads);
-  if (call.sums != nullptr) {
-    gather_kernel<true><<<blocks, threads, 0, stream>>>(call, pieces);
+  if (shape.deep) {
+    launch<16>(call, shape, stream);
   } else {
-    gather_kernel<false><<<blocks, threads, 0, stream>>>(call, pieces);
+    launch<8>(call, shape, stream);
   }
   return cudaGetLastError();
 }

@@ -30,6 +30,7 @@ struct GatherCall {
 struct GatherShape {
   int blocks = 4;
   int threads = 512;
+  bool deep = false;  // each asks for 256 bytes at a time instead of 128; 512 threads at most
 };
 
 cudaError_t gather_pages(const GatherCall& call, const GatherShape& shape, cudaStream_t stream);
