@@ -135,16 +135,16 @@ struct MemoryStats {
   uint64_t tokens = 0;
   uint64_t text_bytes = 0, catalog_bytes = 0, code_bytes = 0, kv_bytes = 0;  // on disk, texts compressed
   uint64_t kv_cap_bytes = 0;                                                 // 0: none
-  uint64_t stale_bytes = 0;                           // in segments, belonging to nothing
+  uint64_t stale_bytes = 0;                          // in segments, belonging to nothing
   uint64_t foreign_kv_entries = 0, quarantined = 0;  // of another fingerprint, invisible; damaged extents
   // Passages read from stored KV, or text, since this was opened; stored, but slower than from their text.
   uint64_t kv_hits = 0, kv_misses = 0, kv_outrun = 0;
   uint64_t kv_resident_bytes = 0, kv_ram_bytes = 0;  // of passages: in pages, and beside a GPU's
   bool approximate = false;  // passages are found by an index; else by scanning all routing keys
   int indexed_passages = 0;
-  uint64_t index_bytes = 0, device_bytes = 0;  // on disk; of routing keys on the GPU, since the first question
-  std::string index_problem;             // why there is no index although the memory is large enough
-  int64_t recall_questions = 0;          // answered both ways, a sample
+  uint64_t index_bytes = 0, device_bytes = 0;  // on disk; of routing keys on the GPU, from the first question
+  std::string index_problem;                   // why there is no index although the memory is large enough
+  int64_t recall_questions = 0;                // answered both ways, a sample
   double recall = 0, lowest_recall = 0;  // share of the exact best that the index found: mean, worst question
   std::string found_on;        // where routing keys are searched: "cuda", "cpu"; empty without a model
   std::string device_problem;  // why the CPU searches although the model is on a GPU

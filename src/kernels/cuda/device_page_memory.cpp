@@ -1,14 +1,30 @@
 #include "kernels/cuda/device_page_memory.h"
 
+#include <algorithm>
 #include <mutex>
+#include <vector>
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/page_gather.h"
 #include "kernels/cuda/pinned_page_memory.h"
+#include "kernels/page_sum.h"
 
 namespace rhapsode::kernels::cuda {
 
 namespace {
+
+// A copy of its own costs a block some microseconds: below this size a kernel gathers them faster.
+constexpr size_t kLargestGathered = 512 << 10;
+constexpr size_t kFewestGathered = 8;
+// Of so many blocks one is summed on both sides of the bus.
+constexpr size_t kSummedOneIn = 16;
+constexpr size_t kUnit = 16;  // bytes a kernel moves at a time
+
+bool in_units(const PageMemory::CopyIn& copy) {
+  const auto addresses = reinterpret_cast<uintptr_t>(copy.to) | reinterpret_cast<uintptr_t>(copy.from.data());
+  return (addresses | copy.from.size()) % kUnit == 0;
+}
 
 class DevicePageMemory final : public PageMemory {
  public:
@@ -42,10 +58,10 @@ class DevicePageMemory final : public PageMemory {
   }
   Status copy_all_in(std::span<const CopyIn> copies) override {
     std::lock_guard lock(mutex_);
-    for (const CopyIn& one : copies) {
-      RH_TRY_STATUS(start(one.to, one.from.data(), one.from.size(), cudaMemcpyHostToDevice));
-    }
-    return finish();
+    const Status status = carry_in(copies);
+    // What is on the way still reads and writes the caller's memory.
+    if (!status.ok()) cudaStreamSynchronize(stream_);
+    return status;
   }
   Status copy_all_out(std::span<const CopyOut> copies) override {
     std::lock_guard lock(mutex_);
@@ -58,9 +74,14 @@ class DevicePageMemory final : public PageMemory {
   std::unique_ptr<PageMemory> new_staging() override { return pinned_page_memory(); }
 
  private:
+  Status carry_in(std::span<const CopyIn> copies);
+  static bool can_gather(std::span<const CopyIn> copies);
+  Status gather(std::span<const CopyIn> copies);
+  std::vector<size_t> choose_summed(std::span<const CopyIn> copies);
+  Status start_sums(std::span<const CopyIn> copies, std::span<const size_t> chosen);
+
   Status start(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     const Status started = check(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying pages");
-    // What is on the way still reads and writes the caller's memory.
     if (!started.ok()) cudaStreamSynchronize(stream_);
     return started;
   }
@@ -75,7 +96,89 @@ class DevicePageMemory final : public PageMemory {
   std::mutex mutex_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer region_;
+  // Of copies into the device, which run one after the other.
+  PinnedBuffer list_, arrived_;
+  DeviceBuffer device_list_, sums_;
+  size_t next_summed_ = 0;
 };
+
+Status DevicePageMemory::carry_in(std::span<const CopyIn> copies) {
+  if (can_gather(copies)) {
+    RH_TRY_STATUS(gather(copies));
+  } else {
+    for (const CopyIn& one : copies) {
+      RH_TRY_STATUS(start(one.to, one.from.data(), one.from.size(), cudaMemcpyHostToDevice));
+    }
+  }
+  const std::vector<size_t> chosen = choose_summed(copies);
+  RH_TRY_STATUS(start_sums(copies, chosen));
+  std::vector<uint64_t> sent;
+  for (const size_t i : chosen) sent.push_back(page_sum(copies[i].from));
+  RH_TRY_STATUS(finish());
+  if (!std::equal(sent.begin(), sent.end(), reinterpret_cast<const uint64_t*>(arrived_.data()))) {
+    return make_error(ErrorKind::kInternal,
+                      "a page has other bytes on the GPU than on the host it was copied from: their memory, "
+                      "the bus between them, or the order of copies is at fault");
+  }
+  return {};
+}
+
+// Small blocks of one size that the GPU can read where they lie: pinned, at the address the host knows.
+bool DevicePageMemory::can_gather(std::span<const CopyIn> copies) {
+  if (copies.size() < kFewestGathered) return false;
+  const size_t bytes = copies.front().from.size();
+  if (bytes == 0 || bytes > kLargestGathered) return false;
+  for (const CopyIn& one : copies) {
+    if (one.from.size() != bytes || !in_units(one)) return false;
+    // Memory is pinned in large pieces, and a block may lie across two.
+    for (const std::byte* at : {one.from.data(), one.from.data() + bytes - 1}) {
+      cudaPointerAttributes attributes{};
+      if (cudaPointerGetAttributes(&attributes, at) != cudaSuccess) {
+        cudaGetLastError();
+        return false;
+      }
+      if (attributes.type != cudaMemoryTypeHost || attributes.devicePointer != at) return false;
+    }
+  }
+  return true;
+}
+
+Status DevicePageMemory::gather(std::span<const CopyIn> copies) {
+  const size_t bytes = copies.size() * sizeof(GatherPage);
+  RH_TRY_STATUS(list_.reserve(bytes, "a list of pages"));
+  RH_TRY_STATUS(device_list_.reserve(bytes, "a list of pages"));
+  auto* list = reinterpret_cast<GatherPage*>(list_.data());
+  for (size_t i = 0; i < copies.size(); ++i) list[i] = {copies[i].from.data(), copies[i].to};
+  RH_TRY_STATUS(start(device_list_.as<void>(), list, bytes, cudaMemcpyHostToDevice));
+  const GatherCall call{device_list_.as<const GatherPage>(), static_cast<int64_t>(copies.size()),
+                        copies.front().from.size()};
+  return check(gather_pages(call, {}, stream_), "gathering pages");
+}
+
+// Every sixteenth, from another one on each time.
+std::vector<size_t> DevicePageMemory::choose_summed(std::span<const CopyIn> copies) {
+  std::vector<size_t> chosen;
+  size_t i = next_summed_;
+  for (; i < copies.size(); i += kSummedOneIn) {
+    if (in_units(copies[i])) chosen.push_back(i);
+  }
+  next_summed_ = (i - copies.size()) % kSummedOneIn;
+  return chosen;
+}
+
+Status DevicePageMemory::start_sums(std::span<const CopyIn> copies, std::span<const size_t> chosen) {
+  const size_t bytes = chosen.size() * sizeof(uint64_t);
+  RH_TRY_STATUS(arrived_.reserve(bytes, "sums of pages"));
+  RH_TRY_STATUS(sums_.reserve(bytes, "sums of pages"));
+  if (chosen.empty()) return {};
+  RH_TRY_STATUS(check(cudaMemsetAsync(sums_.as<void>(), 0, bytes, stream_), "clearing sums"));
+  for (size_t c = 0; c < chosen.size(); ++c) {
+    const CopyIn& one = copies[chosen[c]];
+    RH_TRY_STATUS(
+        check(sum_page(one.to, one.from.size(), sums_.as<uint64_t>() + c, stream_), "summing a page"));
+  }
+  return start(arrived_.data(), sums_.as<void>(), bytes, cudaMemcpyDeviceToHost);
+}
 
 }  // namespace
 

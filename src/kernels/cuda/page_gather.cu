@@ -26,6 +26,20 @@ __device__ inline uint64_t two_words(const uint4& x, int64_t unit) {
   return word_sum(low, static_cast<uint64_t>(2 * unit)) + word_sum(high, static_cast<uint64_t>(2 * unit + 1));
 }
 
+__device__ inline void add_to(uint64_t* total, uint64_t sum, int lane) {
+  for (int reach = 16; reach > 0; reach /= 2) sum += __shfl_xor_sync(~0u, sum, reach);
+  if (lane == 0) atomicAdd(reinterpret_cast<unsigned long long*>(total), sum);
+}
+
+__global__ void sum_kernel(const uint4* page, int64_t units, uint64_t* total) {
+  uint64_t sum = 0;
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t unit = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; unit < units; unit += stride) {
+    sum += two_words(page[unit], unit);
+  }
+  add_to(total, sum, static_cast<int>(threadIdx.x) % 32);
+}
+
 // Warps take pieces in turn; the last piece of a page may be shorter.
 template <int kLoads, bool kSums>
 __global__ void gather_kernel(GatherCall call, int64_t pieces) {
@@ -51,8 +65,7 @@ __global__ void gather_kernel(GatherCall call, int64_t pieces) {
       if constexpr (kSums) sum += two_words(data[i], first + i * 32);
     }
     if constexpr (kSums) {
-      for (int reach = 16; reach > 0; reach /= 2) sum += __shfl_xor_sync(~0u, sum, reach);
-      if (lane == 0) atomicAdd(reinterpret_cast<unsigned long long*>(call.sums + page), sum);
+      add_to(call.sums + page, sum, lane);
     }
   }
 }
@@ -78,6 +91,16 @@ cudaError_t gather_pages(const GatherCall& call, const GatherShape& shape, cudaS
   } else {
     launch<8>(call, shape, stream);
   }
+  return cudaGetLastError();
+}
+
+cudaError_t sum_page(const std::byte* page, size_t bytes, uint64_t* sum, cudaStream_t stream) {
+  constexpr unsigned kThreads = 256;
+  constexpr size_t kBytesOfABlock = size_t{kThreads} * 16 * 8;
+  if (bytes == 0) return cudaSuccess;
+  const auto blocks = static_cast<unsigned>((bytes + kBytesOfABlock - 1) / kBytesOfABlock);
+  sum_kernel<<<blocks, kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(page),
+                                              static_cast<int64_t>(bytes / 16), sum);
   return cudaGetLastError();
 }
 

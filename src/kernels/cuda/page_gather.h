@@ -35,4 +35,7 @@ struct GatherShape {
 
 cudaError_t gather_pages(const GatherCall& call, const GatherShape& shape, cudaStream_t stream);
 
+// Adds the sum of what lies on the device at `page`, on 16 bytes, a multiple of as many, to `*sum`.
+cudaError_t sum_page(const std::byte* page, size_t bytes, uint64_t* sum, cudaStream_t stream);
+
 }  // namespace rhapsode::kernels::cuda

@@ -83,36 +83,39 @@ TEST(PageGather, BringsScatteredPagesOfAnySizeWithTheirSums) {
   }
 }
 
-TEST(DevicePageMemory, StagesCarryBlocksBothWays) {
+// Blocks out of pinned memory, of which small ones are gathered and large ones copied, and out of memory that
+// is not pinned; one in sixteen is summed on both sides.
+TEST(DevicePageMemory, CopiesManyBlocksFromAnyMemory) {
   RH_REQUIRE_GPU();
-  constexpr size_t kBlockBytes = 24576;
-  constexpr size_t kBlocks = 20;
-  const std::unique_ptr<PageMemory> memory = device_page_memory();
-  const auto region = memory->reserve(kBlocks * kBlockBytes);
-  ASSERT_TRUE(region.ok()) << region.error().message;
-  std::mt19937 random(4);
-  std::vector<std::byte*> blocks;
-  for (size_t i = 0; i < kBlocks; ++i) blocks.push_back(*region + i * kBlockBytes);
-  for (int round = 0; round < 3; ++round) {  // later stages are earlier ones' memory
-    std::shuffle(blocks.begin(), blocks.end(), random);
-    const std::span<std::byte* const> some = std::span(blocks).first(kBlocks - static_cast<size_t>(round));
-    std::vector<std::byte> bytes(some.size() * kBlockBytes);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-    {
-      const auto stage = memory->new_stage(bytes.size());
-      ASSERT_TRUE(stage.ok()) << stage.error().message;
-      std::memcpy((*stage)->data(), bytes.data(), bytes.size());
-      const Status carried = (*stage)->carry_in(some, kBlockBytes);
-      ASSERT_TRUE(carried.ok()) << carried.error().message;
-      std::memset((*stage)->data(), 0xee, bytes.size());
+  for (const size_t block_bytes : {size_t{24'576}, size_t{1'000'000}, size_t{1'001}}) {
+    SCOPED_TRACE(block_bytes);
+    constexpr size_t kBlocks = 40;
+    const std::unique_ptr<PageMemory> memory = device_page_memory();
+    const auto region = memory->reserve(kBlocks * block_bytes);
+    ASSERT_TRUE(region.ok()) << region.error().message;
+    const std::unique_ptr<PageMemory> staging = memory->new_staging();
+    const auto staged = staging->reserve(kBlocks * block_bytes);
+    ASSERT_TRUE(staged.ok()) << staged.error().message;
+    ASSERT_TRUE(staging->prepare({*staged, kBlocks * block_bytes}).ok());
+    std::vector<std::byte> plain(kBlocks * block_bytes);
+    std::mt19937 random(4);
+    std::vector<size_t> order(kBlocks);
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (std::byte* from : {*staged, plain.data()}) {
+      std::shuffle(order.begin(), order.end(), random);
+      for (size_t i = 0; i < plain.size(); ++i) from[i] = static_cast<std::byte>(random());
+      std::vector<PageMemory::CopyIn> copies;
+      for (size_t i = 0; i < kBlocks; ++i) {
+        copies.push_back({*region + order[i] * block_bytes, {from + i * block_bytes, block_bytes}});
+      }
+      const Status copied = memory->copy_all_in(copies);
+      ASSERT_TRUE(copied.ok()) << copied.error().message;
+      for (const PageMemory::CopyIn& one : copies) {
+        std::vector<std::byte> arrived(block_bytes);
+        ASSERT_TRUE(memory->copy_out(one.to, arrived).ok());
+        ASSERT_EQ(std::memcmp(arrived.data(), one.from.data(), block_bytes), 0);
+      }
     }
-    std::vector<std::byte> single(kBlockBytes);
-    ASSERT_TRUE(memory->copy_out(some[1], single).ok());
-    EXPECT_EQ(std::memcmp(single.data(), bytes.data() + kBlockBytes, kBlockBytes), 0);
-    const auto back = memory->new_stage(bytes.size());
-    ASSERT_TRUE(back.ok()) << back.error().message;
-    ASSERT_TRUE((*back)->carry_out(some, kBlockBytes).ok());
-    EXPECT_EQ(std::memcmp((*back)->data(), bytes.data(), bytes.size()), 0);
   }
 }
 
