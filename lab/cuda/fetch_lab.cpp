@@ -3,13 +3,18 @@
 //   fetch_lab [alone|beside ...] [--quick]
 //
 // Pages lie in random order in 1 GiB of pinned memory and go to as many scattered places of the device.
-// "bulk" is one large copy, "a copy each" one cudaMemcpyAsync a page. Beside compute: bf16 products of
-// cuBLASLt run on one stream while pages are fetched on another without a pause; the slowdown is of the
-// products, GB/s are those of the fetches that ended meanwhile. Nothing else may use the GPU or its bus.
+// "bulk" is one large copy, "a copy each" one cudaMemcpyAsync a page, a batch one cudaMemcpyBatchAsync.
+// Beside compute: bf16 products of cuBLASLt run on one stream while pages are fetched on another without a
+// pause; the slowdown is of the products, GB/s are those of the fetches that ended meanwhile. Nothing else
+// may use the GPU or its bus.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "cuda/lab_timing.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -23,7 +28,7 @@ namespace rhapsode::kernels::cuda::lab {
 namespace {
 
 constexpr size_t kBytes = size_t{1} << 30;
-constexpr size_t kFetchBytes = size_t{256} << 20;  // of one launch
+constexpr size_t kFetchBytes = size_t{64} << 20;  // of one fetch
 
 class Pages {
  public:
@@ -89,6 +94,24 @@ class Pages {
       must(cudaMemcpyAsync(pages_[i].to, pages_[i].from, page_bytes_, cudaMemcpyHostToDevice, stream));
     }
   }
+#if CUDART_VERSION >= 13000
+  // One call for all of them; the driver's copy engines do the rest.
+  void copy_batch(cudaStream_t stream) {
+    const size_t each = std::min(pages_.size(), kFetchBytes / page_bytes_);
+    std::vector<void*> to;
+    std::vector<const void*> from;
+    for (size_t i = 0; i < each; ++i) {
+      to.push_back(pages_[i].to);
+      from.push_back(pages_[i].from);
+    }
+    const std::vector<size_t> sizes(each, page_bytes_);
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    size_t first = 0;
+    must(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), each, &attributes, &first, 1, stream));
+  }
+#endif
   void copy_bulk(cudaStream_t stream) {
     must(cudaMemcpyAsync(device_.as<void>(), host_.data(), kFetchBytes, cudaMemcpyHostToDevice, stream));
   }
@@ -155,7 +178,7 @@ struct Beside {
   double bytes_per_ms = 0;
 };
 
-// Products while `fetch` (of `bytes`, about `fetch_ms` alone) runs without a pause; nothing when it is empty.
+// Products while another thread fetches without a pause; nothing is fetched when `fetch` is empty.
 Beside run_beside(Compute& compute, int rows, int products, const std::function<void(cudaStream_t)>& fetch,
                   double bytes) {
   cudaStream_t computing = nullptr;
@@ -163,35 +186,43 @@ Beside run_beside(Compute& compute, int rows, int products, const std::function<
   must(cudaStreamCreateWithFlags(&computing, cudaStreamNonBlocking));
   must(cudaStreamCreateWithFlags(&fetching, cudaStreamNonBlocking));
   Event start, begin, end;
-  constexpr int kFetches = 24;
-  std::vector<Event> fetched(kFetches);
+  constexpr int kMostFetches = 400;
+  std::vector<Event> fetched(kMostFetches);
   compute.run(rows, computing);
   must(cudaDeviceSynchronize());
   start.record(fetching);
-  if (fetch) {
-    for (Event& one : fetched) {
+  std::atomic<bool> stopped{false};
+  std::atomic<int> started{0};
+  std::thread fetcher([&] {
+    while (fetch && !stopped && started < kMostFetches) {
       fetch(fetching);
-      one.record(fetching);
+      fetched[static_cast<size_t>(started)].record(fetching);
+      ++started;
+      // So far ahead that the bus never waits, and not farther: the products' end stops it.
+      if (started > 4) fetched[static_cast<size_t>(started - 4)].wait();
     }
-  }
+  });
+  while (fetch && started < 3) std::this_thread::yield();
   begin.record(computing);
   for (int i = 0; i < products; ++i) compute.run(rows, computing);
   end.record(computing);
+  end.wait();
+  stopped = true;
+  fetcher.join();
   must(cudaDeviceSynchronize());
   Beside result;
   result.compute_ms = end.ms_since(begin) / products;
-  const double until = end.ms_since(start);
-  if (fetch) {
-    double last = 0;
-    int count = 0;
-    for (const Event& one : fetched) {
-      if (one.ms_since(start) > until) break;
-      last = one.ms_since(start);
-      ++count;
-    }
-    if (count == kFetches)
-      std::printf("  (the fetches ended before the products: the slowdown is too small)\n");
-    if (count > 0) result.bytes_per_ms = count * bytes / last;
+  // What ended while products ran.
+  int first = -1;
+  int last = -1;
+  for (int i = 0; i < started; ++i) {
+    const double at = fetched[static_cast<size_t>(i)].ms_since(begin);
+    if (at >= 0 && first < 0) first = i;
+    if (at <= end.ms_since(begin)) last = i;
+  }
+  if (first >= 0 && last > first) {
+    result.bytes_per_ms = (last - first) * bytes /
+                          fetched[static_cast<size_t>(last)].ms_since(fetched[static_cast<size_t>(first)]);
   }
   must(cudaStreamDestroy(computing));
   must(cudaStreamDestroy(fetching));
@@ -209,19 +240,34 @@ Beside median_beside(Compute& compute, int rows, int products, const std::functi
   return {median(times), median(rates)};
 }
 
+// ", a batch of copies 12.3 GB/s"; its stream may not be the default one.
+std::string batch_rate([[maybe_unused]] Pages& pages) {
+#if CUDART_VERSION >= 13000
+  cudaStream_t stream = nullptr;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const double ms = median_ms(5, stream, [&] { pages.copy_batch(stream); });
+  must(cudaStreamDestroy(stream));
+  return fmt::format(", a batch of copies {:.1f} GB/s", gb(pages.fetch_bytes(), ms));
+#else
+  return {};
+#endif
+}
+
 void measure_alone(Pages& pages, bool quick) {
   const double bulk = median_ms(10, nullptr, [&] { pages.copy_bulk(nullptr); });
   std::printf("bulk copy from pinned memory %.1f GB/s; the host's own sums %.1f GB/s a thread\n",
               gb(kFetchBytes, bulk), pages.host_sum_bytes_per_s() / 1e9);
-  for (const size_t kib : {8, 24, 64, 256}) {
+  for (const size_t kib : {8, 24, 64, 256, 768, 1792}) {
     pages.cut(kib << 10);
     pages.check({});
     const double each = median_ms(3, nullptr, [&] { pages.copy_each(nullptr); });
-    std::printf("pages of %3zu KiB: checked; a copy each %5.1f GB/s\n", kib, gb(pages.fetch_bytes(), each));
+    std::printf("pages of %3zu KiB: checked; a copy each %5.1f GB/s%s\n", kib, gb(pages.fetch_bytes(), each),
+                batch_rate(pages).c_str());
     for (const GatherShape shape :
-         {GatherShape{1, 512}, GatherShape{1, 1024}, GatherShape{2, 512}, GatherShape{2, 1024},
-          GatherShape{4, 256}, GatherShape{4, 512}, GatherShape{8, 128}, GatherShape{8, 256},
-          GatherShape{16, 128}, GatherShape{16, 256}, GatherShape{32, 256}, GatherShape{1, 512, true},
+         {GatherShape{1, 512, false}, GatherShape{1, 1024, false}, GatherShape{2, 512, false},
+          GatherShape{2, 1024, false}, GatherShape{4, 256, false}, GatherShape{4, 512, false},
+          GatherShape{8, 128, false}, GatherShape{8, 256, false}, GatherShape{16, 128, false},
+          GatherShape{16, 256, false}, GatherShape{32, 256, false}, GatherShape{1, 512, true},
           GatherShape{2, 256, true}, GatherShape{2, 512, true}, GatherShape{4, 256, true}}) {
       double ms[2] = {};
       for (const bool sums : {false, true}) {
@@ -240,29 +286,39 @@ void measure_beside(Pages& pages) {
   Compute compute;
   for (const int rows : {8192, 1024}) {
     const int products = rows == 8192 ? 30 : 200;
+    median_beside(compute, rows, products, nullptr, 0);  // until clocks and heat are steady
     const Beside alone = median_beside(compute, rows, products, nullptr, 0);
     std::printf("products of %d rows: %.3f ms alone\n", rows, alone.compute_ms);
     const auto report = [&](const std::string& what, const std::function<void(cudaStream_t)>& fetch,
                             double bytes) {
       const Beside one = median_beside(compute, rows, products, fetch, bytes);
-      std::printf("  beside %-44s %.3f ms (%+5.1f %%), %5.1f GB/s\n", what.c_str(), one.compute_ms,
+      std::printf("  beside %-54s %.3f ms (%+5.1f %%), %5.1f GB/s\n", what.c_str(), one.compute_ms,
                   100 * (one.compute_ms / alone.compute_ms - 1), one.bytes_per_ms / 1e6);
     };
     report(
         "a bulk copy", [&](cudaStream_t stream) { pages.copy_bulk(stream); }, kFetchBytes);
-    for (const size_t kib : {8, 24, 256}) {
+    for (const size_t kib : {8, 24, 256, 768, 1792}) {
       pages.cut(kib << 10);
+      const std::string what = fmt::format("of {} KiB pages", kib);
+      report(
+          "a copy each " + what, [&](cudaStream_t stream) { pages.copy_each(stream); }, pages.fetch_bytes());
+#if CUDART_VERSION >= 13000
+      report(
+          "batches of copies " + what, [&](cudaStream_t stream) { pages.copy_batch(stream); },
+          pages.fetch_bytes());
+#endif
       for (const GatherShape shape :
-           {GatherShape{1, 1024}, GatherShape{2, 512}, GatherShape{2, 1024}, GatherShape{4, 256},
-            GatherShape{4, 512}, GatherShape{8, 256}, GatherShape{16, 128}, GatherShape{1, 512, true},
-            GatherShape{2, 512, true}, GatherShape{4, 256, true}}) {
+           {GatherShape{1, 1024, false}, GatherShape{2, 512, false}, GatherShape{2, 1024, false},
+            GatherShape{4, 512, false}, GatherShape{1, 512, true}, GatherShape{2, 512, true}}) {
         report(
-            "a gather of " + std::to_string(kib) + " KiB pages, " + std::to_string(shape.blocks) + " x " +
-                std::to_string(shape.threads) + (shape.deep ? " deep, sums" : ", sums"),
+            fmt::format("a gather {}, {} x {}{}, sums", what, shape.blocks, shape.threads,
+                        shape.deep ? " deep" : ""),
             [&](cudaStream_t stream) { must(gather_pages(pages.next(true), shape, stream)); },
             pages.fetch_bytes());
       }
     }
+    const Beside again = median_beside(compute, rows, products, nullptr, 0);
+    std::printf("products of %d rows: %.3f ms alone at the end\n", rows, again.compute_ms);
   }
 }
 

@@ -14,8 +14,9 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-// A copy of its own costs a block some microseconds: below this size a kernel gathers them faster.
-constexpr size_t kLargestGathered = 512 << 10;
+// A copy of its own costs a block some microseconds: below this size a kernel gathers them much faster, which
+// is worth the multiprocessors that it takes from passes meanwhile (docs/decisions/0021).
+constexpr size_t kLargestGathered = 128 << 10;
 constexpr size_t kFewestGathered = 8;
 // Of so many blocks one is summed on both sides of the bus.
 constexpr size_t kSummedOneIn = 16;

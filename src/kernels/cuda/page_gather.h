@@ -26,11 +26,12 @@ struct GatherCall {
   uint64_t* sums = nullptr;  // [count] on the device, zeroed; may be null
 };
 
-// How many threads wait for the bus.
+// How many threads wait for the bus: as few multiprocessors as keep it busy. A product that has just enough
+// tiles for all of them takes a round more for each one that is taken from it.
 struct GatherShape {
-  int blocks = 4;
+  int blocks = 2;
   int threads = 512;
-  bool deep = false;  // each asks for 256 bytes at a time instead of 128; 512 threads at most
+  bool deep = true;  // each asks for 256 bytes at a time instead of 128; 512 threads at most
 };
 
 cudaError_t gather_pages(const GatherCall& call, const GatherShape& shape, cudaStream_t stream);
