@@ -121,7 +121,7 @@ constexpr Command kCommands[] = {
      "rhapsode eval xquad-en --memory eval-memory --encode-all --distractors 9\n"
      "rhapsode eval citations --no-fidelity --seed 7 --commit v0.2 --json\n"
      "rhapsode eval needles-books --policy full --budget 4000\n"
-     "rhapsode eval beam --live-budget 2048 --stored-kv i8 --contexts messages,routed\n"
+     "rhapsode eval beam --live-budget 2048 --stored-kv i8 --contexts messages\n"
      "rhapsode eval compare before.jsonl after.jsonl",
      run_eval},
     {kRouting, "routing", "PATH...", 1, kManyArguments, "make the routing file of another model, from texts",

@@ -190,13 +190,17 @@ Status Converter::convert(const Slab& slab, Scratch& scratch) {
   return out_.write_at(scratch.out, slab.offset);
 }
 
+Status cancelled() {
+  return make_error(ErrorKind::kCancelled, "copying the weights was cancelled");
+}
+
 void Converter::work(const std::function<bool(uint64_t, uint64_t)>* on_progress) {
   Scratch scratch;
   for (size_t i = next_++; i < slabs_.size() && !stop_; i = next_++) {
     Status status = convert(slabs_[i], scratch);
     done_bytes_ += slabs_[i].bytes;
     if (status.ok() && on_progress != nullptr && *on_progress && !(*on_progress)(done_bytes_, total_bytes_)) {
-      status = make_error(ErrorKind::kCancelled, "copying the weights was cancelled");
+      status = cancelled();
     }
     if (status.ok()) continue;
     stop_ = true;
@@ -209,6 +213,8 @@ Status Converter::run(int threads, const std::function<bool(uint64_t, uint64_t)>
   for (int i = 1; i < threads; ++i) helpers.emplace_back([this] { work(nullptr); });
   work(&on_progress);
   for (std::thread& helper : helpers) helper.join();
+  // The others may have left nothing for the caller's thread, which alone may ask.
+  if (failure_.ok() && on_progress && !on_progress(done_bytes_, total_bytes_)) return cancelled();
   return failure_;
 }
 
