@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # gpu_report.sh [--models FOLDER] [--bin FOLDER] [--texts "FILE ..."] [PART ...]: what the GPU does, part by part.
 #
-# Parts: tests parity attention find fetch judge speed memory sanitizer (all of them when none is named). Models are GGUF files in the
-# models folder, programs those of one build; no network is needed. Prints a table a part and exits 1 when a check failed.
+# Parts: tests parity attention encoding find fetch judge ttft speed memory sanitizer (all of them when none is named). Models are
+# GGUF files in the models folder, programs those of one build; no network is needed. Prints a table a part and exits 1 when a check failed.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention find fetch judge speed memory sanitizer)
+[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention encoding find fetch judge ttft speed memory sanitizer)
 
 failed=0
 # Programs lie together in a package, or each where a build puts it.
@@ -64,6 +64,16 @@ parity() {
 }
 attention() {
   check "attention" "$(program attend_lab)"
+  if python3 -c 'import torch' 2>/dev/null; then
+    check "attention of others" python3 "$root/bench/peers/torch_attention.py"
+  else
+    echo "skipped attention of others: python3 has no PyTorch"
+  fi
+}
+encoding() {
+  for model in $(each_model); do
+    check "$model: passes of 8192 rows" "$(program encode_lab)" "$models/$model.gguf"
+  done
 }
 find_passages() {
   check "codes of 100 million tokens: the CPU's passages, found on the GPU" "$(program find_lab)"
@@ -75,6 +85,17 @@ judge() {
   for model in $(each_model); do
     check "$model: 40 candidates of 512 tokens" "$(program rhapsode_judge_speed)" "$models/$model.gguf" --device cuda
   done
+}
+# Over cached passages, by how they are read and where their KV lies.
+ttft() {
+  local folder
+  folder=$(mktemp -d)
+  for model in $(each_model); do
+    # shellcheck disable=SC2086
+    check "$model: time to the first token" "$(program rhapsode_ttft)" "$models/$model.gguf" "$folder/$model" \
+      "$root/docs" $texts --tokens "${RHAPSODE_TTFT_TOKENS:-12000}" --device cuda --load
+  done
+  rm -rf "$folder"
 }
 speed() {
   for model in $(each_model); do
@@ -96,15 +117,16 @@ memory() {
 sanitizer() {
   local device_test
   device_test=$(program cuda_device_test)
+  # Every kernel: those of a pass and, on small plans, those that attend.
   for tool in memcheck racecheck; do
     check "compute-sanitizer $tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$device_test" \
-      --gtest_filter='DeviceAttend.*:*WritesPages*:DeviceCodeSearch.A*:PageGather.*:DevicePageMemory.*' --gtest_brief=1
+      --gtest_filter='DeviceAttend*:Cuda*:DeviceCodeSearch.A*:PageGather.*:DevicePageMemory.*:PinnedPageMemory.*' --gtest_brief=1
   done
 }
 
 for part in "${parts[@]}"; do
   case $part in
-    tests | parity | attention | find | fetch | judge | speed | memory | sanitizer)
+    tests | parity | attention | encoding | find | fetch | judge | ttft | speed | memory | sanitizer)
       printf '== %s\n' "$part"
       # find is the name of a program that this script uses.
       if [ "$part" = find ]; then find_passages; else "$part"; fi ;;

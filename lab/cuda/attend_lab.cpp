@@ -1,14 +1,21 @@
 // The laboratory of the attention kernels: numbered kernels over synthetic plans, first checked, then timed.
 //
-//   attend_lab [decode|prefill|scattered|peaks ...] [--quick]
+//   attend_lab [decode|prefill|scattered|peaks ...] [--quick] [--variants]
 //
 // Kernels: 1 rows (one warp a row and head; exact arithmetic, equal to the reference in the tests), 2 stream
-// (tensor cores, pages straight into registers), 3 wide (tensor cores, pages through shared memory), 4 the
-// same with wgmma. Every case is checked against kernel 1 (norm of the difference over norm of the result)
-// before it is timed. Bytes count each page once a KV head and pass; floating point operations count causal
-// pairs once. Times are medians of CUDA events; passes rotate over layers whose pages together exceed the L2.
+// (tensor cores, pages straight into registers), 3 ring (wgmma, pages through a ring between warpgroups);
+// with
+// --variants also other settings of 2 and 3. Every case is checked against kernel 1 (norm of the difference
+// over norm of the result) before it is timed. Bytes count each page once a KV head and pass; floating point
+// operations count causal pairs once. Times are medians of CUDA events, of one call or, of decoding, of
+// several in a row, as the layers of a pass are; calls rotate over layers whose pages together exceed the L2.
 // The ceilings are measured in the same run: a large copy, and cuBLASLt on random bf16. Nothing else may use
 // the GPU meanwhile.
+//
+// What lost on an H200 and is gone: prefill with mma.sync (24 % of the ceiling where the ring has 52), keys
+// and values in unswizzled pieces of 16 bytes (a third slower: copies and products meet in few banks), every
+// fourth power by a polynomial (5 % slower), decoding with a tile's splits as blocks of one cluster that
+// merge by themselves (a third slower: clusters of six leave processors idle).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,9 +29,9 @@
 #include <string>
 #include <vector>
 
-#include "cuda/attend_wide_wgmma.h"
+#include "cuda/ring_variants.h"
+#include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/attend_stream.h"
-#include "kernels/cuda/attend_wide.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/gemm.h"
@@ -91,8 +98,8 @@ DeviceBuffer random_floats(size_t count) {
   return buffer;
 }
 
-// Milliseconds of one call: the median over `runs`, after two that do not count.
-double median_ms(int runs, const std::function<void(int)>& call) {
+// Milliseconds of one call: the median over `runs` of `calls` in a row, after two runs that do not count.
+double median_ms(int runs, int calls, const std::function<void(int)>& call) {
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
   must(cudaEventCreate(&begin));
@@ -100,18 +107,26 @@ double median_ms(int runs, const std::function<void(int)>& call) {
   std::vector<double> times;
   for (int run = -2; run < runs; ++run) {
     must(cudaEventRecord(begin));
-    call(run + 2);
+    for (int i = 0; i < calls; ++i) call((run + 2) * calls + i);
     must(cudaEventRecord(end));
     must(cudaEventSynchronize(end));
     float ms = 0;
     must(cudaEventElapsedTime(&ms, begin, end));
-    if (run >= 0) times.push_back(static_cast<double>(ms));
+    if (run >= 0) times.push_back(static_cast<double>(ms) / calls);
   }
   must(cudaEventDestroy(begin));
   must(cudaEventDestroy(end));
   std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
   return times[times.size() / 2];
 }
+
+// A kernel and how it wants rows cut.
+struct Kernel {
+  std::string name;
+  int tile_rows = 1;
+  void (*launch)(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) = nullptr;
+  int splits = -1;  // attend_stream: 0 as many as it chooses; -1: another kernel
+};
 
 // Pages, plan and tensors of one case on the device.
 class Bed {
@@ -155,48 +170,40 @@ class Bed {
     return call;
   }
 
-  void run(int kernel, int number) {
+  // One call of a kernel, in the layer whose turn it is.
+  void run(const Kernel& kernel, int number) {
     const DeviceAttend c = call(number);
     const TileList tiles{plan_.at<const DeviceTile>(packer_->offsets().tiles), packer_->sizes().wide_tiles,
-                         tile_rows_};
-    if (kernel == 1) attend_rows(c, tiles, nullptr);
-    if (kernel == 2) {
+                         kernel.tile_rows};
+    if (kernel.splits >= 0) {
       StreamSchedule schedule{tiles};
       schedule.splits = stream_splits(shape_, case_.heads, tiles.count, packer_->sizes().most_references);
+      if (kernel.splits > 0) schedule.splits = kernel.splits;
       must(partials_.reserve(stream_workspace_bytes(shape_, case_.heads, tiles.count, schedule.splits),
                              "partial results"));
       schedule.partials = partials_.as<float>();
       attend_stream(c, schedule, nullptr);
+    } else {
+      kernel.launch(c, tiles, nullptr);
     }
-    if (kernel == 3) attend_wide(c, tiles, nullptr);
-    if (kernel == 4) lab::attend_wide_wgmma(c, tiles, nullptr);
     must(cudaGetLastError());
   }
 
   // The tiles that a kernel wants; then run() may be called with it.
-  void cut_for(int kernel) {
-    const int group = case_.heads / case_.kv_heads;
-    tile_rows_ = kernel == 2 ? stream_tile_rows(group) : kernel == 3 ? wide_tile_rows(group) : 1;
-    pack();
+  void cut_for(const Kernel& kernel) {
+    pack(kernel.tile_rows);
     turn_and_write(call(0), nullptr);
   }
 
-  // How far the results of two kernels are apart: ‖a - b‖ / ‖a‖.
-  double difference(int a, int b) {
-    std::vector<std::vector<uint16_t>> results;
-    for (const int kernel : {a, b}) {
-      cut_for(kernel);
-      must(cudaMemset(out_.as<void>(), 0xff, out_.bytes()));
-      run(kernel, 0);
-      results.emplace_back(static_cast<size_t>(rows()) * case_.heads * case_.head_dim);
-      must(cudaMemcpy(results.back().data(), out_.as<void>(), results.back().size() * 2,
-                      cudaMemcpyDeviceToHost));
-    }
+  // How far the result of a kernel is from that of attend_rows(): ‖a - b‖ / ‖a‖.
+  double difference(const Kernel& kernel) {
+    if (exact_.empty()) exact_ = result_of({"rows", 1, attend_rows});
+    const std::vector<uint16_t> result = result_of(kernel);
     double squares = 0;
     double differences = 0;
-    for (size_t i = 0; i < results[0].size(); ++i) {
-      const double x = bf16_to_f32(results[0][i]);
-      const double d = x - bf16_to_f32(results[1][i]);
+    for (size_t i = 0; i < exact_.size(); ++i) {
+      const double x = bf16_to_f32(exact_[i]);
+      const double d = x - bf16_to_f32(result[i]);
       squares += x * x;
       differences += d * d;
     }
@@ -275,8 +282,17 @@ class Bed {
     must(validate(batch_, shape_));
   }
 
-  void pack() {
-    packer_ = std::make_unique<PlanPacker>(shape_.layers, TileRule{1, tile_rows_, 0});
+  std::vector<uint16_t> result_of(const Kernel& kernel) {
+    cut_for(kernel);
+    must(cudaMemset(out_.as<void>(), 0xff, out_.bytes()));  // what is not written is NaN
+    run(kernel, 0);
+    std::vector<uint16_t> result(static_cast<size_t>(rows()) * case_.heads * case_.head_dim);
+    must(cudaMemcpy(result.data(), out_.as<void>(), result.size() * 2, cudaMemcpyDeviceToHost));
+    return result;
+  }
+
+  void pack(int tile_rows) {
+    packer_ = std::make_unique<PlanPacker>(shape_.layers, TileRule{1, tile_rows, 0});
     const std::vector<int32_t> tokens(static_cast<size_t>(rows()));
     packer_->pack({tokens, &batch_, {}});
     must(plan_.reserve(packer_->bytes().size(), "a plan"));
@@ -300,13 +316,19 @@ class Bed {
   std::vector<Page> pages_;
   BatchPlan batch_;
   std::unique_ptr<PlanPacker> packer_;
-  int tile_rows_ = 1;
+  std::vector<uint16_t> exact_;
   DeviceBuffer memory_, plan_, q_, turned_, out_, partials_;
 };
 
 struct Peaks {
   double bytes_per_s = 0;
   double flops_per_s = 0;
+};
+
+// How often a kernel is timed, and calls in a row each time.
+struct Runs {
+  int count = 20;
+  int calls = 1;
 };
 
 Peaks measure_peaks() {
@@ -317,7 +339,7 @@ Peaks measure_peaks() {
   must(from.allocate(kBytes, "a copy"));
   must(to.allocate(kBytes, "a copy"));
   fill_random(from.as<std::byte>(), kBytes, KvType::kF16);
-  const double copy = median_ms(10, [&](int) {
+  const double copy = median_ms(10, 1, [&](int) {
     must(cudaMemcpyAsync(to.as<void>(), from.as<void>(), kBytes, cudaMemcpyDeviceToDevice));
   });
   peaks.bytes_per_s = 2.0 * kBytes / copy * 1e3;
@@ -331,28 +353,48 @@ Peaks measure_peaks() {
   call.x = {from.at<void>(kSide * kSide * 2), Element::kBF16};
   call.out = {to.as<void>(), Element::kBF16};
   call.m = call.k = call.rows = kSide;
-  const double product = median_ms(20, [&](int) { must((*gemm)->run(call, nullptr)); });
+  const double product = median_ms(20, 1, [&](int) { must((*gemm)->run(call, nullptr)); });
   peaks.flops_per_s = 2.0 * kSide * kSide * kSide / product * 1e3;
   std::printf("peaks: copy %.2f TB/s (bytes read and written), bf16 product %.0f TFLOP/s\n",
               peaks.bytes_per_s / 1e12, peaks.flops_per_s / 1e12);
   return peaks;
 }
 
-void measure(const Case& c, std::span<const int> kernels, const Peaks& peaks, bool quick) {
+void measure(const Case& c, const std::vector<Kernel>& kernels, const Peaks& peaks, const Runs& runs) {
   Bed bed(c);
-  static const char* const kNames[] = {"", "rows", "stream", "wide", "wgmma"};
-  for (const int kernel : kernels) {
-    const double difference = kernel == 1 ? 0.0 : bed.difference(1, kernel);
+  for (const Kernel& kernel : kernels) {
+    const double difference = bed.difference(kernel);
     bed.cut_for(kernel);
-    const double ms = median_ms(quick ? 5 : 20, [&](int run) { bed.run(kernel, run); });
+    const double ms = median_ms(runs.count, runs.calls, [&](int run) { bed.run(kernel, run); });
     const double bytes = bed.page_bytes() / ms * 1e3;
     const double flops = bed.operations() / ms * 1e3;
-    std::printf("%-34s %d %-6s %9.4f ms  %6.2f TB/s (%3.0f %%)  %6.1f TFLOP/s (%3.0f %%)  off by %.3g%s\n",
-                c.name.c_str(), kernel, kNames[kernel], ms, bytes / 1e12, 100 * bytes / peaks.bytes_per_s,
+    std::printf("%-30s %-36s %8.4f ms  %5.2f TB/s (%3.0f %%)  %6.1f TFLOP/s (%3.0f %%)  off by %.3g%s\n",
+                c.name.c_str(), kernel.name.c_str(), ms, bytes / 1e12, 100 * bytes / peaks.bytes_per_s,
                 flops / 1e12, 100 * flops / peaks.flops_per_s, difference,
                 difference < 0.02 ? "" : "  WRONG");
     std::fflush(stdout);
   }
+}
+
+// What may attend for few rows of this shape, and for many.
+std::vector<Kernel> kernels_for_few(const Case& c, bool variants) {
+  const int group = c.heads / c.kv_heads;
+  std::vector<Kernel> kernels{{"2 stream", stream_tile_rows(group), nullptr, 0}};
+  if (!variants) return kernels;
+  for (const int splits : {2, 3, 4, 5, 8, 12, 24}) {
+    kernels.push_back({fmt::format("2 stream, {} splits", splits), stream_tile_rows(group), nullptr, splits});
+  }
+  return kernels;
+}
+
+std::vector<Kernel> kernels_for_many(const Case& c, bool variants) {
+  const int group = c.heads / c.kv_heads;
+  std::vector<Kernel> kernels{{"3 ring", ring_tile_rows(c.head_dim, group), attend_ring}};
+  for (const lab::RingVariant& variant : lab::ring_variants()) {
+    if (!variants || variant.head_dim != c.head_dim) continue;
+    kernels.push_back({fmt::format("3 ring, {}", variant.name), variant.queries / group, variant.launch});
+  }
+  return kernels;
 }
 
 std::vector<Case> decode_cases() {
@@ -402,19 +444,23 @@ int main(int argc, char** argv) {
     return std::find(parts.begin(), parts.end(), name) != parts.end();
   };
   const bool quick = given("--quick");
-  const bool all = static_cast<int>(parts.size()) == (quick ? 1 : 0);
+  const bool variants = given("--variants");
+  const bool all = static_cast<int>(parts.size()) == int{quick} + int{variants};
   std::printf("%s\n", device_name().c_str());
   const Peaks peaks = measure_peaks();
-  const std::vector<int> for_few = {1, 2};
-  const std::vector<int> for_many = {3, 4};
+  const int count = quick ? 5 : 20;
   if (all || given("decode")) {
-    for (const Case& c : decode_cases()) measure(c, for_few, peaks, quick);
+    for (const Case& c : decode_cases()) {
+      measure(c, kernels_for_few(c, variants), peaks, {count, 1});
+      std::printf("eight in a row:\n");
+      measure(c, kernels_for_few(c, variants), peaks, {count, 8});
+    }
   }
   if (all || given("prefill")) {
-    for (const Case& c : prefill_cases(quick)) measure(c, for_many, peaks, quick);
+    for (const Case& c : prefill_cases(quick)) measure(c, kernels_for_many(c, variants), peaks, {count, 1});
   }
   if (all || given("scattered")) {
-    for (const Case& c : scattered_cases()) measure(c, for_many, peaks, quick);
+    for (const Case& c : scattered_cases()) measure(c, kernels_for_many(c, variants), peaks, {count, 1});
   }
   return 0;
 }

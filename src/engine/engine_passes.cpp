@@ -15,8 +15,8 @@ Error closing() {
 Status EnginePasses::run(const recall::PassBatch& batch, model::PassGoal goal, const OnResult& on_result) {
   Status status;
   const bool ran = scheduler_.execute([&] {
-    auto result =
-        runner_.evaluate({batch.tokens, &batch.plan, batch.output_rows, false, batch.targets}, goal);
+    auto result = runner_.evaluate(
+        {batch.tokens, &batch.plan, batch.output_rows, false, batch.targets, batch.pools}, goal);
     if (result.ok()) {
       on_result(result.value());
     } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <numeric>
 
 #include "kernels/cpu/ggml_backend.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -105,6 +106,15 @@ Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& 
   RH_TRY_STATUS(kernels::validate(*batch.plan, kv_shape_));
   const bool wide = wide_file_ && batch.plan->rows() >= kWideRows;
   const int recipe = (wide ? wide_recipes_ : recipes_)[static_cast<size_t>(goal)];
+  if (!batch.pools.empty()) {
+    const auto pooled = std::accumulate(batch.pools.begin(), batch.pools.end(), int64_t{0});
+    const bool states = goal == model::PassGoal::kStates || goal == model::PassGoal::kEncode;
+    if (!states || !batch.targets.empty() || pooled != static_cast<int64_t>(batch.output_rows.size())) {
+      return make_error(ErrorKind::kInternal, "{} output rows cannot be added up by {}",
+                        batch.output_rows.size(), pooled);
+    }
+    return backend_->pools_outputs() ? backend_->run(batch, recipe) : pool(batch, recipe);
+  }
   if (batch.targets.empty()) return backend_->run(batch, recipe);
   for (const int32_t target : batch.targets) {
     if (target < 0 || target >= architecture_.vocabulary || goal != model::PassGoal::kLogits) {
@@ -116,6 +126,22 @@ Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& 
   rows.targets = {};
   RH_TRY(const std::span<const float> logits, backend_->run(rows, recipe));
   return score(logits, batch.targets);
+}
+
+Result<std::span<const float>> ModelRunner::pool(const kernels::BatchInput& batch, int recipe) {
+  kernels::BatchInput whole = batch;
+  whole.pools = {};
+  RH_TRY(std::span<const float> rows, backend_->run(whole, recipe));
+  const size_t width = rows.size() / batch.output_rows.size();
+  scores_.assign(batch.pools.size() * width, 0.0f);
+  float* sum = scores_.data();
+  for (const int32_t count : batch.pools) {
+    for (int32_t row = 0; row < count; ++row, rows = rows.subspan(width)) {
+      for (size_t i = 0; i < width; ++i) sum[i] += rows[i];
+    }
+    sum += width;
+  }
+  return std::span<const float>(scores_);
 }
 
 Result<std::span<const float>> ModelRunner::score(std::span<const float> logits,

@@ -49,7 +49,8 @@ class ModelRunner {
   ModelRunner& operator=(const ModelRunner&) = delete;
 
   // Runs one batch; logits [output_rows][vocabulary], log-probabilities [output_rows] when the batch has
-  // targets, or states [output_rows][embedding], valid until the next call. The plan is validated here.
+  // targets, or states [output_rows][embedding] ([pools][embedding] when the batch pools them), valid until
+  // the next call. The plan is validated here.
   Result<std::span<const float>> evaluate(const kernels::BatchInput& batch,
                                           model::PassGoal goal = model::PassGoal::kLogits);
   // Rows of logits a pass should ask for at most: they are megabytes each where they are not scored in place.
@@ -72,6 +73,7 @@ class ModelRunner {
  private:
   Status load_wide(const RunnerOptions& options);
   Result<std::span<const float>> score(std::span<const float> logits, std::span<const int32_t> targets);
+  Result<std::span<const float>> pool(const kernels::BatchInput& batch, int recipe);
   std::array<int, model::kPassGoals> add_recipes(const model::ModelWeights& weights);
   ModelRunner(model::GgufFile file, model::Architecture architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
@@ -86,7 +88,7 @@ class ModelRunner {
   std::unique_ptr<model::GgufFile> wide_file_;    // null: weights_ serve every pass
   model::ModelWeights wide_weights_;
   std::array<int, model::kPassGoals> wide_recipes_{};
-  std::vector<float> scores_;  // of the last batch with targets
+  std::vector<float> scores_;  // of the last batch with targets, or its pooled rows
 };
 
 }  // namespace rhapsode::engine

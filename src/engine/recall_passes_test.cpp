@@ -68,6 +68,27 @@ TEST_F(RecallPasses, IndexOnlyEncodingGivesTheSameStatesAndNoPages) {
   }
 }
 
+// Also of the chunk that goes on in the next pass: 175 of the second passage's tokens fit the first one.
+TEST_F(RecallPasses, ChunkStatesAreMeansOfTheStatesOfTheirTokens) {
+  PassageTokens text = passage(300, 4);
+  text.header_tokens = 5;
+  text.text_tokens = 290;
+  const auto encoded = encode({passage(337, 2), text}, true);
+  const auto states = encoder_->question_states(text.tokens);
+  ASSERT_TRUE(states.ok()) << states.error().message;
+  const size_t width = runner_->architecture().embedding;
+  ASSERT_EQ(encoded[1].chunk_states.size(), 19 * width);
+  for (int chunk = 0; chunk < 19; ++chunk) {
+    const int begin = text.header_tokens + 16 * chunk;
+    const int end = std::min(begin + 16, text.header_tokens + text.text_tokens);
+    for (size_t i = 0; i < width; ++i) {
+      double mean = 0;
+      for (int token = begin; token < end; ++token) mean += (*states)[token * width + i] / (end - begin);
+      EXPECT_NEAR(encoded[1].chunk_states[chunk * width + i], mean, 1e-4) << chunk << " " << i;
+    }
+  }
+}
+
 // A passage behind the prefix is what a prefill of both as one text gives.
 TEST_F(RecallPasses, EncodingAfterThePrefixEqualsOnePrefillOfBoth) {
   const PassageTokens text = passage(150, 9);

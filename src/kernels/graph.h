@@ -80,6 +80,9 @@ struct BatchInput {
   // [output_rows]: the result is, of each row of logits, the log-probability of this token, natural, one
   // number a row. Empty: the rows themselves. Only for back ends that score_targets().
   std::span<const int32_t> targets = {};
+  // How many output rows, in their order, are added up for each row of the result: [pools][features]. Empty:
+  // the rows themselves. Only for back ends that pools_outputs().
+  std::span<const int32_t> pools = {};
 };
 
 struct BackendOptions {
@@ -117,6 +120,8 @@ class Backend {
   virtual int fixed_rows() const = 0;
   // Whether it turns rows of logits into log-probabilities itself, where they lie.
   virtual bool scores_targets() const { return false; }
+  // Whether it adds up output rows itself, where they lie.
+  virtual bool pools_outputs() const { return false; }
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
   // Memory that the pages of this back end's plans must lie in; asked for after the weights are there.
   virtual std::unique_ptr<PageMemory> new_page_memory() = 0;

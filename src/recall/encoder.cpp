@@ -36,15 +36,16 @@ Result<std::vector<Encoded>> Encoder::encode(std::span<const PassageTokens> pass
     streams[i].position = static_cast<int32_t>(frame_.prefix().size());
     streams[i].output_begin = passage.header_tokens;
     streams[i].output_end = passage.header_tokens + passage.text_tokens;
+    streams[i].pooled_tokens = kChunkTokens;
     streams[i].keep_pages = !index_only;
   }
-  const auto gather = [&](int stream, int token, std::span<const float> state) {
+  const auto gather = [&](int stream, int token, std::span<const float> sum) {
     const PassageTokens& passage = passages[stream];
     const int text = token - passage.header_tokens;
     const int chunk = text / kChunkTokens;
     const auto size = static_cast<float>(std::min(kChunkTokens, passage.text_tokens - chunk * kChunkTokens));
     float* mean = encoded[stream].chunk_states.data() + chunk * width;
-    for (size_t i = 0; i < width; ++i) mean[i] += state[i] / size;
+    for (size_t i = 0; i < width; ++i) mean[i] += sum[i] / size;
   };
   const auto goal = index_only ? model::PassGoal::kStates : model::PassGoal::kEncode;
   RH_TRY(const uint64_t rows, feed(runner_, streams, goal, gather));

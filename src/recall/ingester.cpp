@@ -19,8 +19,8 @@ namespace {
 
 // Whatever changes passages: readers, cutter, headers, routing's view of the text.
 constexpr char kRecipe[] = "reader 1; cutter 2; 512/640";
-// Tokens encoded between two commits: what a kill may cost.
-constexpr size_t kBatchTokens = 2048;
+// Tokens encoded between two commits at least: what a kill may cost. Devices take wider passes than that.
+constexpr int kLeastBatchTokens = 2048;
 // Below this an estimate of the time would cost more than it tells.
 constexpr uint64_t kEstimateFrom = 4096;
 
@@ -83,6 +83,10 @@ std::string vocabulary_id(const text::Tokenizer& tokenizer) {
   for (int32_t id = 0; id < tokenizer.size(); ++id) pieces += tokenizer.piece(id, true) + '\n';
   const auto hash = sha256_of(pieces);
   return hash.ok() ? hash->substr(0, 16) : "unknown";
+}
+
+size_t Ingester::batch_tokens() const {
+  return static_cast<size_t>(std::max(kLeastBatchTokens, runner_.most_rows()));
 }
 
 // Equal bytes are one content, unless their names promise different formats, another model counts its tokens,
@@ -314,7 +318,7 @@ Status Ingester::take_source(text::SourceBytes source, Run& run) {
     }
   }
   RH_TRY_STATUS(begin(std::move(document).value(), run));
-  return run.waiting_tokens >= kBatchTokens ? flush(run) : Status{};
+  return run.waiting_tokens >= batch_tokens() ? flush(run) : Status{};
 }
 
 Status Ingester::heed_cap(uint64_t bytes, Run& run) {
@@ -361,7 +365,7 @@ Status Ingester::flush(Run& run) {
     size_t last = first;
     size_t tokens = 0;
     std::vector<PassageTokens> passages;
-    while (last < run.waiting.size() && (last == first || tokens < kBatchTokens)) {
+    while (last < run.waiting.size() && (last == first || tokens < batch_tokens())) {
       tokens += run.waiting[last].tokens.tokens.size();
       passages.push_back(run.waiting[last++].tokens);
     }

@@ -80,6 +80,7 @@ class Ingester {
   Result<int64_t> begin_unpublished(Cut cut, Run& run);
   Status queue_passages(Cut& cut, Content& content, Run& run);
   Status flush(Run& run);
+  size_t batch_tokens() const;  // between two commits
   Status store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run);
   Status heed_cap(uint64_t bytes, Run& run);
   Status publish(const Content& content, Run& run);

@@ -25,6 +25,18 @@ int outputs_in(const Stream& stream, int begin, int end) {
   return std::max(0, std::min(end, stream.output_end) - std::max(begin, stream.output_begin));
 }
 
+// Calls visit(first token, tokens) for every result that tokens [part.begin, part.end) of a stream have.
+template <typename F>
+void for_each_result(const Stream& stream, const Part& part, const F& visit) {
+  const int end = std::min(part.end, stream.output_end);
+  for (int token = std::max(part.begin, stream.output_begin); token < end;) {
+    const int whole = stream.pooled_tokens - (token - stream.output_begin) % stream.pooled_tokens;
+    const int count = std::min(whole, end - token);
+    visit(token, count);
+    token += count;
+  }
+}
+
 // Adds tokens [part.begin, part.end) of a stream to a batch.
 void add_part(const Stream& stream, const Part& part, PassBatch& batch) {
   kernels::SequencePlan sequence;
@@ -42,6 +54,9 @@ void add_part(const Stream& stream, const Part& part, PassBatch& batch) {
     batch.plan.writes.push_back({stream.pages[token / kPageTokens].get(), token % kPageTokens});
   }
   batch.plan.sequences.push_back(std::move(sequence));
+  if (stream.pooled_tokens > 1) {
+    for_each_result(stream, part, [&](int, int count) { batch.pools.push_back(count); });
+  }
 }
 
 Result<std::vector<Part>> next_parts(PassRunner& runner, std::span<Stream> streams, model::PassGoal goal,
@@ -106,14 +121,13 @@ Result<uint64_t> feed(PassRunner& runner, std::span<Stream> streams, model::Pass
     if (batch.tokens.empty()) continue;  // streams without tokens
     RH_TRY_STATUS(runner.run(batch, goal, [&](std::span<const float> results) {
       if (batch.output_rows.empty()) return;
-      const size_t width = results.size() / batch.output_rows.size();
+      const size_t width =
+          results.size() / (batch.pools.empty() ? batch.output_rows.size() : batch.pools.size());
       for (const Part& part : parts) {
-        const Stream& stream = streams[part.stream];
-        const int end = std::min(part.end, stream.output_end);
-        for (int token = std::max(part.begin, stream.output_begin); token < end; ++token) {
+        for_each_result(streams[part.stream], part, [&](int token, int) {
           on_row(part.stream, token, results.first(width));
           results = results.subspan(width);
-        }
+        });
       }
     }));
     evaluated += batch.tokens.size();

@@ -26,11 +26,15 @@ struct Stream {
   // [tokens]: what stands behind each token. Then the results wanted are log-probabilities of those, one
   // number each; streams that are fed together all have targets or none has.
   std::span<const int32_t> targets;
+  // More than 1: results of so many tokens, counted from output_begin, are added up; a sum whose tokens fall
+  // into several passes comes in several parts. Streams that are fed together all have sums or none has.
+  int pooled_tokens = 1;
   bool keep_pages = true;             // else they are let go as soon as the last token has run
   std::vector<store::PagePin> pages;  // filled by feed()
 };
 
-// Called with the result of one token of one stream, during the pass, on another thread.
+// Called with the result of one token of one stream, or with a sum and its first token, during the pass, on
+// another thread.
 using OnRow = std::function<void(int stream, int token, std::span<const float> result)>;
 
 // Runs every stream to its end. Returns the number of rows evaluated.

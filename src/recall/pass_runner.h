@@ -28,6 +28,8 @@ struct PassBatch {
   // [output_rows]: with goal kLogits, the result is the log-probability of each of these tokens,
   // [output_rows][1].
   std::vector<int32_t> targets;
+  // How many output rows, in their order, are added up for each row of the result; empty: none are.
+  std::vector<int32_t> pools;
 };
 
 // [references][64] of each sequence: attention probabilities of its slots, summed over rows, heads and

@@ -56,8 +56,8 @@ struct DeviceAttend {
   const float* write_angles = nullptr;  // [rows][2 * pairs]: of frame positions
   const float* shift_angles = nullptr;  // [shifts][2 * pairs]: of minus the shift
   const float* q = nullptr;             // [rows][heads][head_dim], strides in floats from row to row
-  float* turned = nullptr;              // [rows][heads][head_dim], contiguous: room for turn_rows()
-  const float* k = nullptr;             // [rows][kv_heads][head_dim]
+  float* turned = nullptr;   // [rows][heads][head_dim], contiguous; null where nobody reads turned queries
+  const float* k = nullptr;  // [rows][kv_heads][head_dim]
   const float* v = nullptr;
   int64_t q_stride = 0;
   int64_t k_stride = 0;
@@ -66,8 +66,8 @@ struct DeviceAttend {
   float* lse = nullptr;  // [rows][heads]; optional
 };
 
-// Turns every query by its own position into `turned`, and stores the rotated keys and the values of every
-// row that is written somewhere. Before any kernel that attends.
+// Turns every query by its own position into `turned` (attend_ring() alone does without that), and stores the
+// rotated keys and the values of every row that is written somewhere. Before any kernel that attends.
 void turn_and_write(const DeviceAttend& attend, cudaStream_t stream);
 
 // The rows of some tiles; of no more than `rows` each.

@@ -3,71 +3,19 @@
 #include <cmath>
 
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/page_access.cuh"
-#include "kernels/cuda/turned.cuh"
+#include "kernels/cuda/stream_merge.cuh"
 
 namespace rhapsode::kernels::cuda {
 
 namespace {
 
-constexpr int kWarps = 4;  // a block
+using namespace stream;  // NOLINT(google-build-using-namespace)
+
 // What registers allow: wider heads keep more of a page in flight.
 constexpr int blocks_per_processor(int head_dim) {
   return head_dim <= 64 ? 3 : 2;
 }
 constexpr int kLeastPagesOfAWarp = 1;
-constexpr int kMergeThreads = 256;
-constexpr int kMostSplits = 512;
-constexpr float kLog2E = 1.44269504088896340736f;
-
-struct StreamParameters {
-  PageLayout layout;
-  DevicePlan plan;
-  StreamSchedule schedule;
-  const float* shift_angles;
-  const float* turned;
-  void* out;
-  float* lse;
-  int layer;
-  int heads;
-  int group;
-  int head_tiles;  // of a group; more than one when it is above eight
-  float scale;
-  int32_t window;
-  float soft_cap;
-  Turning turning;
-};
-
-// What this block computes: query n of the tile is row n / heads_here, head n % heads_here.
-struct Tile {
-  DeviceTile rows;
-  int kv_head;
-  int head_begin;
-  int heads_here;
-  int queries;
-
-  __device__ int row(int n) const { return rows.row_begin + n / heads_here; }
-  __device__ int head(int n) const { return head_begin + n % heads_here; }
-};
-
-__device__ Tile make_tile(const StreamParameters& p) {
-  Tile tile;
-  tile.rows = p.schedule.tiles.tiles[blockIdx.x];
-  tile.kv_head = blockIdx.y / p.head_tiles;
-  const int begin = blockIdx.y % p.head_tiles * kStreamQueries;
-  tile.head_begin = tile.kv_head * p.group + begin;
-  tile.heads_here = min(p.group - begin, kStreamQueries);
-  tile.queries = tile.rows.row_count * tile.heads_here;
-  return tile;
-}
-
-template <int kDim>
-struct BlockMemory {
-  float queries[kStreamQueries][kDim + 4];  // turned by their own position, scaled
-  float out[kWarps][kStreamQueries][kDim + 4];
-  float max[kWarps][kStreamQueries];
-  float sum[kWarps][kStreamQueries];
-};
 
 template <int kDim>
 __device__ void load_queries(const StreamParameters& p, const Tile& tile, BlockMemory<kDim>& memory) {
@@ -297,26 +245,39 @@ __device__ void add_values(const DeviceHead& page, uint64_t mask, const float (&
   }
 }
 
-// Every warp's share of the pages [begin, end) of a list.
-template <KvType type, int kDim>
-__device__ void stream_pages(const StreamParameters& p, const Tile& tile, const BlockMemory<kDim>& memory,
-                             WarpState<kDim>& state) {
+// A warp's share of the pages of a list, and what is known of it before anything is read.
+struct Share {
+  int begin;  // references
+  int end;
+  int32_t positions[2];   // of the lane's queries
+  DeviceReference first;  // of the share
+};
+
+__device__ Share share_of(const StreamParameters& p, const Tile& tile) {
   const DeviceList list = p.plan.lists[tile.rows.sequence];
   const int parts = p.schedule.splits * kWarps;
   const int part = blockIdx.z * kWarps + threadIdx.x / 32;
-  const int begin = static_cast<int>(int64_t{list.count} * part / parts);
-  const int end = static_cast<int>(int64_t{list.count} * (part + 1) / parts);
-  const int lane = threadIdx.x % 32;
-  int32_t positions[2];
-  for (int i = 0; i < 2; ++i)
-    positions[i] = p.plan.positions[tile.row(min(lane % 4 * 2 + i, tile.queries - 1))];
+  Share share;
+  share.begin = list.begin + static_cast<int>(int64_t{list.count} * part / parts);
+  share.end = list.begin + static_cast<int>(int64_t{list.count} * (part + 1) / parts);
+  for (int i = 0; i < 2; ++i) {
+    const int query = static_cast<int>(threadIdx.x) % 4 * 2 + i;
+    share.positions[i] = p.plan.positions[tile.row(min(query, tile.queries - 1))];
+  }
+  share.first = share.begin < share.end ? p.plan.references[share.begin] : DeviceReference{};
+  return share;
+}
+
+template <KvType type, int kDim>
+__device__ void stream_pages(const StreamParameters& p, const Tile& tile, const Share& share,
+                             const BlockMemory<kDim>& memory, WarpState<kDim>& state) {
   Queries<type, kDim> queries;
-  DeviceReference next = begin < end ? p.plan.references[list.begin + begin] : DeviceReference{};
-  for (int r = begin; r < end; ++r) {
+  DeviceReference next = share.first;
+  for (int r = share.begin; r < share.end; ++r) {
     const DeviceReference reference = next;
-    if (r + 1 < end) next = p.plan.references[list.begin + r + 1];  // on its way while this page is read
+    if (r + 1 < share.end) next = p.plan.references[r + 1];  // on its way while this page is read
     uint64_t visible[2];
-    visible_to_lane(p, tile, reference, positions, visible);
+    visible_to_lane(p, tile, reference, share.positions, visible);
     if (!__any_sync(~0u, (visible[0] | visible[1]) != 0)) continue;
     const DeviceHead page = device_head(p.layout, reference.data, p.layer, tile.kv_head);
     queries.turn_to(p, memory, reference.shift_row);
@@ -351,105 +312,34 @@ __device__ void store_state(const WarpState<kDim>& state, BlockMemory<kDim>& mem
   __syncthreads();
 }
 
-__device__ void store_out(void* out, Element element, int64_t at, float value) {
-  if (element == Element::kF32) {
-    static_cast<float*>(out)[at] = value;
-  } else {
-    static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16(value);
-  }
-}
-
-// A partial result in the workspace: [dimensions] unnormalised, then its maximum and sum.
-__device__ float* partial_of(const StreamParameters& p, int split, int n, int dimensions) {
-  const int64_t tile = (int64_t{blockIdx.x} * gridDim.y + blockIdx.y) * p.schedule.splits + split;
-  return p.schedule.partials + (tile * kStreamQueries + n) * (dimensions + 2);
-}
-
-__device__ void store_lse(const StreamParameters& p, const Tile& tile, int n, float max, float sum) {
-  if (!p.lse) return;
-  p.lse[int64_t{tile.row(n)} * p.heads + tile.head(n)] = sum > 0 ? max / kLog2E + logf(sum) : -INFINITY;
-}
-
 template <KvType type, int kDim>
 __global__ void __launch_bounds__(kWarps * 32, blocks_per_processor(kDim))
     stream_kernel(StreamParameters p, Element out_element) {
   __shared__ BlockMemory<kDim> memory;
   const Tile tile = make_tile(p);
+  const Share share = share_of(p, tile);
+  let_next_begin();
+  wait_for_previous();
   load_queries(p, tile, memory);
   WarpState<kDim> state;
-  stream_pages<type, kDim>(p, tile, memory, state);
+  stream_pages<type, kDim>(p, tile, share, memory, state);
   store_state(state, memory);
+  merge_warps(tile, memory);
   for (int i = threadIdx.x; i < tile.queries * kDim; i += kWarps * 32) {
     const int n = i / kDim;
     const int dim = i % kDim;
-    float max = -INFINITY;
-    for (int warp = 0; warp < kWarps; ++warp) max = fmaxf(max, memory.max[warp][n]);
-    const float base = max == -INFINITY ? 0.0f : max;
-    float sum = 0;
-    float value = 0;
-    for (int warp = 0; warp < kWarps; ++warp) {
-      const float weight = exp2f(memory.max[warp][n] - base);
-      sum += weight * memory.sum[warp][n];
-      value += weight * memory.out[warp][n][dim];
-    }
+    const float sum = memory.sum[0][n];
+    const float value = memory.out[0][n][dim];
     if (p.schedule.splits > 1) {
       float* partial = partial_of(p, blockIdx.z, n, kDim);
       partial[dim] = value;
-      if (dim < 2) partial[kDim + dim] = dim == 0 ? max : sum;
+      if (dim < 2) partial[kDim + dim] = dim == 0 ? memory.max[0][n] : sum;
       continue;
     }
     store_out(p.out, out_element, (int64_t{tile.row(n)} * p.heads + tile.head(n)) * kDim + dim,
               sum > 0 ? value / sum : 0.0f);
-    if (dim == 0) store_lse(p, tile, n, max, sum);
+    if (dim == 0) store_lse(p, tile, n, memory.max[0][n], sum);
   }
-}
-
-template <typename F>
-__device__ float over_block(float x, float* parts, const F& combine) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) x = combine(x, __shfl_xor_sync(~0u, x, lanes));
-  __syncthreads();  // parts may still be read from the time before
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
-  __syncthreads();
-  x = parts[0];
-  for (int warp = 1; warp < kMergeThreads / 32; ++warp) x = combine(x, parts[warp]);
-  __syncthreads();
-  return x;
-}
-
-// One block a query of a tile: its splits, merged. Groups of threads take splits in turn, one dimension a
-// thread.
-template <int kDim>
-__global__ void merge_kernel(StreamParameters p, Element out_element) {
-  __shared__ float weights[kMostSplits];
-  __shared__ float parts[kMergeThreads];
-  const Tile tile = make_tile(p);
-  const int n = blockIdx.z;
-  if (n >= tile.queries) return;
-  const int splits = p.schedule.splits;
-  const auto max_of = [&](int split) { return partial_of(p, split, n, kDim)[kDim]; };
-  float max = -INFINITY;
-  for (int s = threadIdx.x; s < splits; s += kMergeThreads) max = fmaxf(max, max_of(s));
-  max = over_block(max, parts, [](float a, float b) { return fmaxf(a, b); });
-  const float base = max == -INFINITY ? 0.0f : max;
-  float sum = 0;
-  for (int s = threadIdx.x; s < splits; s += kMergeThreads) {
-    weights[s] = exp2f(max_of(s) - base);
-    sum += weights[s] * partial_of(p, s, n, kDim)[kDim + 1];
-  }
-  sum = over_block(sum, parts, [](float a, float b) { return a + b; });
-  constexpr int kGroups = kMergeThreads / kDim;
-  const int dim = threadIdx.x % kDim;
-  float value = 0;
-#pragma unroll 4
-  for (int s = threadIdx.x / kDim; s < splits; s += kGroups)
-    value += weights[s] * partial_of(p, s, n, kDim)[dim];
-  parts[threadIdx.x] = value;
-  __syncthreads();
-  if (threadIdx.x >= kDim) return;
-  for (int group = 1; group < kGroups; ++group) value += parts[group * kDim + dim];
-  store_out(p.out, out_element, (int64_t{tile.row(n)} * p.heads + tile.head(n)) * kDim + dim,
-            sum > 0 ? value / sum : 0.0f);
-  if (dim == 0) store_lse(p, tile, n, max, sum);
 }
 
 template <KvType type, int kDim>
@@ -457,9 +347,18 @@ void launch(const StreamParameters& p, Element out_element, cudaStream_t stream)
   const auto tiles = static_cast<unsigned>(p.schedule.tiles.count);
   const auto heads = static_cast<unsigned>(p.layout.kv_heads * p.head_tiles);
   const dim3 grid(tiles, heads, static_cast<unsigned>(p.schedule.splits));
-  stream_kernel<type, kDim><<<grid, kWarps * 32, 0, stream>>>(p, out_element);
+  cudaLaunchAttribute early = early_launch();
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(kWarps * 32);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, stream_kernel<type, kDim>, p, out_element);
   if (p.schedule.splits == 1) return;
-  merge_kernel<kDim><<<dim3(tiles, heads, kStreamQueries), kMergeThreads, 0, stream>>>(p, out_element);
+  config.gridDim = dim3(tiles, heads, kStreamQueries);
+  config.blockDim = dim3(kMergeThreads);
+  cudaLaunchKernelEx(&config, merge_kernel<kDim>, p, out_element);
 }
 
 template <KvType type>

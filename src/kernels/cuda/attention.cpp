@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/attend_stream.h"
-#include "kernels/cuda/attend_wide.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -19,7 +19,7 @@ Attention::Attention(const KvShape& shape, std::span<const AttendLayer> layers) 
   for (const AttendLayer& layer : layers) most_heads_ = std::max(most_heads_, layer.heads);
   const int group = std::max(1, most_heads_ / std::max(1, shape.kv_heads));
   rule_.narrow_rows = stream_tile_rows(group);
-  rule_.wide_rows = wide_tile_rows(group);
+  rule_.wide_rows = ring_tile_rows(shape.head_dim, group);
   rule_.most_narrow_rows = kMostNarrowTiles * rule_.narrow_rows;
 }
 
@@ -38,10 +38,16 @@ int Attention::splits(const PlanSizes& sizes) const {
   return stream_splits(shape_, most_heads_, sizes.narrow_tiles, sizes.most_references);
 }
 
+void Attention::write(DeviceAttend call, const PlanSizes& sizes, bool mass, cudaStream_t stream) {
+  const bool ring = can_attend_ring(shape_, call.heads / shape_.kv_heads);
+  const bool turns = mass || sizes.narrow_tiles > 0 || !ring;
+  call.turned = turns ? turned_.as<float>() : nullptr;
+  turn_and_write(call, stream);
+}
+
 void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream) {
   call.turned = turned_.as<float>();
   call.lse = lse_.as<float>();
-  turn_and_write(call, stream);
   const TileList narrow{tiles, sizes.narrow_tiles, rule_.narrow_rows};
   const TileList wide{tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
   if (can_stream(shape_)) {
@@ -52,8 +58,8 @@ void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile*
   } else {
     attend_rows(call, narrow, stream);
   }
-  if (can_attend_wide(shape_, call.heads / shape_.kv_heads)) {
-    attend_wide(call, wide, stream);
+  if (can_attend_ring(shape_, call.heads / shape_.kv_heads)) {
+    attend_ring(call, wide, stream);
   } else {
     attend_rows(call, wide, stream);
   }

@@ -1,6 +1,6 @@
 // Which kernel attends for which rows, and the room they work in.
 //
-// Sequences with few rows go to attend_stream, those with many to attend_wide, and what these do not cover
+// Sequences with few rows go to attend_stream, those with many to attend_ring, and what these do not cover
 // (float32 pages, other head dimensions, int8 prefill) to attend_rows. Threads: one at a time. Errors:
 // reserve() fails on exhausted memory; run() only enqueues.
 #pragma once
@@ -27,7 +27,10 @@ class Attention {
   const TileRule& rule() const { return rule_; }
   // Room for passes of this size in every layer.
   Status reserve(const PlanSizes& sizes);
-  // Writes the new rows and attends. `tiles`: the plan's, on the device.
+  // Writes the new rows and turns the queries where run() or, with `mass`, add_mass() of the same call reads
+  // them turned.
+  void write(DeviceAttend call, const PlanSizes& sizes, bool mass, cudaStream_t stream);
+  // `tiles`: the plan's, on the device.
   void run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream);
   // Parts that narrow tiles' pages are cut into: what a launch holds besides the sizes.
   int splits(const PlanSizes& sizes) const;

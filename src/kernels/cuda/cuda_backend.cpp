@@ -13,6 +13,7 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/layer_clock.h"
+#include "kernels/cuda/op_clock.h"
 #include "kernels/cuda/pass_graphs.h"
 #include "kernels/cuda/plan_upload.h"
 #include "kernels/cuda/program.h"
@@ -28,7 +29,7 @@ constexpr int kMostGraphRows = 64;
 
 class CudaBackend final : public Backend {
  public:
-  static Result<std::unique_ptr<Backend>> make(BackendOptions options);
+  static Result<std::unique_ptr<Backend>> make(BackendOptions options, OpClock* clock);
   ~CudaBackend() override;
 
   Result<Weight> add_weight(const WeightSource& source, WeightUse use) override {
@@ -41,6 +42,7 @@ class CudaBackend final : public Backend {
   Result<std::span<const float>> run(const BatchInput& batch, int recipe) override;
   int fixed_rows() const override { return 0; }
   bool scores_targets() const override { return true; }
+  bool pools_outputs() const override { return true; }
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
   std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(); }
   bool searches_codes() const override { return true; }
@@ -74,13 +76,15 @@ class CudaBackend final : public Backend {
   Status place(const Program& program);
   Status launch(const Program& program);
   PassKey pass_key(int recipe) const;
+  void mark(const Program& program, const Op& op);
   Status execute(const Program& program, const Op& op);
   Status multiply(const Program& program, const Op& op);
   void attend(const Program& program, const Op& op);
   Status wait();
   Status begin_mass(bool wanted);
   Status read_mass(const BatchPlan& plan);
-  Result<std::span<const float>> result_of(const Program& program, std::span<const int32_t> targets);
+  Result<std::span<const float>> result_of(const Program& program, const BatchInput& batch);
+  Status pool(const RowShape& shape, const float* rows, std::span<const int32_t> pools);
   Status score(const RowShape& shape, const float* rows, std::span<const int32_t> targets);
 
   // The batch's rows that a value has.
@@ -127,6 +131,7 @@ class CudaBackend final : public Backend {
   std::vector<std::vector<double>> mass_per_token_;  // of each sequence
   bool mass_kept_ = false;                           // by the last run
   LayerClock clock_;
+  OpClock* op_clock_ = nullptr;
   PassGraphs graphs_;
 };
 
@@ -137,7 +142,7 @@ CudaBackend::~CudaBackend() {
   }
 }
 
-Result<std::unique_ptr<Backend>> CudaBackend::make(BackendOptions options) {
+Result<std::unique_ptr<Backend>> CudaBackend::make(BackendOptions options, OpClock* clock) {
   if (!why_no_device().empty()) return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
   if (options.deterministic) {
     return make_error(ErrorKind::kUnsupported, "deterministic passes run on the CPU only: use --device cpu");
@@ -147,6 +152,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(BackendOptions options) {
       check(cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "making a stream"));
   RH_TRY(backend->gemm_, Gemm::make());
   RH_TRY_STATUS(backend->ropes_.start());
+  backend->op_clock_ = clock;
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
@@ -205,14 +211,16 @@ Result<std::span<const float>> CudaBackend::run(const BatchInput& batch, int rec
   RH_TRY_STATUS(place(program));
   RH_TRY_STATUS(begin_mass(batch.mass));
   clock_.begin();
+  if (op_clock_) op_clock_->begin();
   const bool small = packer_.sizes().rows <= kMostGraphRows && !packer_.has_own_lists();
-  if (small && !options_.layer_times && !batch.mass) {
+  if (small && !options_.layer_times && !op_clock_ && !batch.mass) {
     RH_TRY_STATUS(graphs_.run(pass_key(recipe), stream_, [&] { return launch(program); }));
   } else {
     RH_TRY_STATUS(launch(program));
   }
   clock_.end(stream_);
-  RH_TRY(const std::span<const float> result, result_of(program, batch.targets));
+  if (op_clock_) op_clock_->mark("copying results", 0, stream_);
+  RH_TRY(const std::span<const float> result, result_of(program, batch));
   if (mass_kept_) RH_TRY_STATUS(read_mass(*batch.plan));
   return result;
 }
@@ -221,9 +229,21 @@ Status CudaBackend::launch(const Program& program) {
   for (const Op& op : program.ops) {
     if (rows_of(program.values[op.out]) == 0) continue;
     if (op.kind == OpKind::kAttend) clock_.at_layer(op.layer, stream_);
+    if (op_clock_) mark(program, op);
     RH_TRY_STATUS(execute(program, op));
   }
   return check(cudaGetLastError(), "starting a kernel");
+}
+
+void CudaBackend::mark(const Program& program, const Op& op) {
+  static constexpr const char* kNames[] = {"token rows", "",          "add",  "bias",          "scale",
+                                           "norm",       "head norm", "gate", "writing pages", "output rows",
+                                           "soft cap",   "convert"};
+  if (op.kind != OpKind::kMatmul) return op_clock_->mark(kNames[static_cast<int>(op.kind)], 0, stream_);
+  const WeightShape& weight = weights_.shapes()[op.weight];
+  const double products = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
+  op_clock_->mark(fmt::format("matmul {} x {}{}", weight.columns, weight.rows, op.in[1] < 0 ? "" : ", added"),
+                  2.0 * products * rows_of(program.values[op.out]), stream_);
 }
 
 PassKey CudaBackend::pass_key(int recipe) const {
@@ -289,10 +309,30 @@ Status CudaBackend::wait() {
   return check(code, what.c_str());
 }
 
-Result<std::span<const float>> CudaBackend::result_of(const Program& program,
-                                                      std::span<const int32_t> targets) {
+// Sums take the place of the rows they add up.
+Status CudaBackend::pool(const RowShape& shape, const float* rows, std::span<const int32_t> pools) {
+  std::vector<int32_t> begins{0};
+  for (const int32_t count : pools) begins.push_back(begins.back() + count);
+  const size_t bytes = begins.size() * sizeof(int32_t);
+  RH_TRY_STATUS(targets_.reserve(bytes, "pools of output rows"));
+  RH_TRY_STATUS(scores_.reserve(pools.size() * static_cast<size_t>(shape.features) * sizeof(float), "pools"));
+  RH_TRY_STATUS(
+      check(cudaMemcpyAsync(targets_.as<void>(), begins.data(), bytes, cudaMemcpyHostToDevice, stream_),
+            "copying pools to the GPU"));
+  pool_rows({static_cast<int>(pools.size()), shape.features}, rows, targets_.as<const int32_t>(),
+            scores_.as<float>(), stream_);
+  return check(cudaGetLastError(), "adding up output rows");
+}
+
+Result<std::span<const float>> CudaBackend::result_of(const Program& program, const BatchInput& batch) {
   RowShape shape = shape_of(program, program.result);
   const float* from = floats(program, program.result);
+  const std::span<const int32_t> targets = batch.targets;
+  if (!batch.pools.empty()) {
+    RH_TRY_STATUS(pool(shape, from, batch.pools));
+    from = scores_.as<const float>();
+    shape.rows = static_cast<int>(batch.pools.size());
+  }
   if (!targets.empty()) {
     if (static_cast<int64_t>(targets.size()) != shape.rows) {
       return make_error(ErrorKind::kInternal, "{} targets for {} output rows", targets.size(), shape.rows);
@@ -310,6 +350,11 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program,
   }
   RH_TRY_STATUS(wait());
   clock_.read();
+  if (op_clock_) {
+    op_clock_->end(stream_);
+    RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "reading clocks"));
+    op_clock_->read();
+  }
   return std::span<const float>(reinterpret_cast<const float*>(result_.data()), values);
 }
 
@@ -359,6 +404,9 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   call.k_stride = stride(program, op.in[1]);
   call.v_stride = stride(program, op.in[2]);
   call.out = device_value(program, op.out);
+  attention_.write(call, sizes, mass_kept_, stream_);
+  if (op.writes_only && !mass_kept_) return;
+  if (op_clock_) op_clock_->mark("attention", 0, stream_);
   attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
   if (!mass_kept_) return;
   MassTarget target;
@@ -461,8 +509,8 @@ std::string device_name() {
   return device_check().name;
 }
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions options) {
-  return CudaBackend::make(std::move(options));
+Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions options, OpClock* clock) {
+  return CudaBackend::make(std::move(options), clock);
 }
 
 }  // namespace rhapsode::kernels::cuda

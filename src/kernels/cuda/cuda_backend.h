@@ -21,6 +21,9 @@ const std::string& why_no_device();
 // The GPU's own name, such as "NVIDIA H200"; empty without one.
 std::string device_name();
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions options);
+class OpClock;
+
+// `clock` may be null; else it outlives the back end and is told of every operation.
+Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions options, OpClock* clock = nullptr);
 
 }  // namespace rhapsode::kernels::cuda

@@ -14,7 +14,7 @@ std::string device_name() {
   return {};
 }
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions) {
+Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions, OpClock*) {
   return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
 }
 

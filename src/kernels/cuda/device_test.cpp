@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/attend_stream.h"
-#include "kernels/cuda/attend_wide.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
@@ -66,8 +66,8 @@ void run_rows(const DeviceAttend& call, const TileList& tiles, int) {
   attend_rows(call, tiles, nullptr);
 }
 
-void run_wide(const DeviceAttend& call, const TileList& tiles, int) {
-  attend_wide(call, tiles, nullptr);
+void run_ring(const DeviceAttend& call, const TileList& tiles, int) {
+  attend_ring(call, tiles, nullptr);
 }
 
 // splits 0: as many as the schedule chooses.
@@ -128,21 +128,21 @@ TEST_P(DeviceAttendOfType, StreamEqualsTheReferenceOnRandomWorlds) {
     World world = matrix_world(random, GetParam());
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
     const int group = world.layer.heads / world.shape.kv_heads;
-    DeviceRun run{run_stream(uniform(random, 0, 4)), stream_tile_rows(group)};
+    DeviceRun run{run_stream(uniform(random, 0, 10)), stream_tile_rows(group)};
     if (seed % 3 == 0) run.out = Element::kBF16;
     compare(world, run, matrix_tolerance(GetParam()));
     if (HasFailure()) return;
   }
 }
 
-TEST_P(DeviceAttendOfType, WideEqualsTheReferenceOnRandomWorlds) {
+TEST_P(DeviceAttendOfType, RingEqualsTheReferenceOnRandomWorlds) {
   RH_REQUIRE_GPU();
-  if (!can_attend_wide({1, 1, 64, GetParam()}, 1)) GTEST_SKIP() << "pages of this type are read by rows";
+  if (!can_attend_ring({1, 1, 64, GetParam()}, 1)) GTEST_SKIP() << "pages of this type are read by rows";
   for (unsigned seed = 0; seed < 60; ++seed) {
     Random random(seed);
     World world = matrix_world(random, GetParam());
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
-    DeviceRun run{run_wide, wide_tile_rows(world.layer.heads / world.shape.kv_heads)};
+    DeviceRun run{run_ring, ring_tile_rows(world.shape.head_dim, world.layer.heads / world.shape.kv_heads)};
     if (seed % 3 == 0) run.out = Element::kBF16;
     compare(world, run, matrix_tolerance(GetParam()));
     if (HasFailure()) return;
@@ -203,7 +203,7 @@ TEST(DeviceAttend, RowsThatSeeNothingGiveZeros) {
   world.plan.writes.resize(1);
   world.fill_tensors(random);
   for (const AttendKernel& kernel :
-       {AttendKernel(run_rows), run_stream(1), run_stream(3), AttendKernel(run_wide)}) {
+       {AttendKernel(run_rows), run_stream(1), run_stream(3), AttendKernel(run_ring)}) {
     const DeviceResult result = run_device(world, {kernel});
     EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
     for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
@@ -260,6 +260,98 @@ TEST(DeviceGemm, MultipliesBiasesAndAdds) {
           float sum = bias[i] + residual[row * m + i];
           for (int j = 0; j < k; ++j) sum += weight[i * k + j] * x[row * k + j];
           ASSERT_EQ(got[row * m + i], sum) << rows << " rows, row " << row << " column " << i;
+        }
+      }
+    }
+  }
+}
+
+std::vector<float> random_values(Random& random, size_t count) {
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(uniform(random, -2000, 2000)) / 1000;
+  return values;
+}
+
+// Values on the GPU as `as`; they are rounded in place to what that holds.
+DeviceBuffer on_device(std::vector<float>& values, Element as) {
+  DeviceBuffer buffer;
+  EXPECT_TRUE(buffer.allocate(values.size() * element_bytes(as), "values").ok());
+  std::vector<uint16_t> narrow;
+  for (float& value : values) {
+    if (as == Element::kF32) break;
+    narrow.push_back(f32_to_bf16(value));
+    value = bf16_to_f32(narrow.back());
+  }
+  const auto bytes = as == Element::kF32 ? std::as_bytes(std::span(std::as_const(values)))
+                                         : std::as_bytes(std::span(std::as_const(narrow)));
+  EXPECT_TRUE(buffer.upload(bytes).ok());
+  return buffer;
+}
+
+std::vector<float> from_device(const DeviceBuffer& buffer, size_t count, Element element) {
+  std::vector<float> values(count);
+  std::vector<uint16_t> narrow(count);
+  void* to = element == Element::kF32 ? static_cast<void*>(values.data()) : narrow.data();
+  EXPECT_EQ(cudaMemcpy(to, buffer.as<void>(), count * element_bytes(element), cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  for (size_t i = 0; i < count && element != Element::kF32; ++i) values[i] = bf16_to_f32(narrow[i]);
+  return values;
+}
+
+TEST(CudaElementwise, NormsRowsOfAnyWidthAndStride) {
+  RH_REQUIRE_GPU();
+  Random random(21);
+  constexpr int kRows = 5;
+  for (const int width : {64, 576, 896, 1535, 1536, 9000}) {
+    for (const Element element : {Element::kF32, Element::kBF16}) {
+      const int stride = width + 12;
+      std::vector<float> x = random_values(random, static_cast<size_t>(kRows) * stride);
+      std::vector<float> gain = random_values(random, static_cast<size_t>(width));
+      std::vector<float> nothing(static_cast<size_t>(kRows) * width, NAN);
+      const DeviceBuffer in = on_device(x, Element::kF32);
+      const DeviceBuffer gains = on_device(gain, Element::kF32);
+      const DeviceBuffer out = on_device(nothing, element);
+      rms_norm({kRows, width}, {width, in.as<float>(), stride, gains.as<float>(), 1e-5f},
+               {out.as<void>(), element}, nullptr);
+      const std::vector<float> got = from_device(out, nothing.size(), element);
+      for (int row = 0; row < kRows; ++row) {
+        double squares = 0;
+        for (int i = 0; i < width; ++i) squares += std::pow(x[row * stride + i], 2);
+        const double factor = 1.0 / std::sqrt(squares / width + 1e-5);
+        for (int i = 0; i < width; ++i) {
+          ASSERT_NEAR(got[row * width + i], x[row * stride + i] * factor * gain[i],
+                      element == Element::kF32 ? 1e-5 : 2e-2)
+              << width << " row " << row << " feature " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaElementwise, GatesRowsOfAnyWidth) {
+  RH_REQUIRE_GPU();
+  Random random(22);
+  constexpr int kRows = 5;
+  for (const int width : {1, 31, 1536, 4864}) {
+    for (const Element element : {Element::kF32, Element::kBF16}) {
+      for (const bool gelu : {false, true}) {
+        std::vector<float> both = random_values(random, static_cast<size_t>(kRows) * 2 * width);
+        std::vector<float> nothing(static_cast<size_t>(kRows) * width, NAN);
+        const DeviceBuffer in = on_device(both, element);
+        const DeviceBuffer out = on_device(nothing, element);
+        const size_t half = static_cast<size_t>(width) * element_bytes(element);
+        gate({kRows, width}, {{in.as<void>(), element}, {in.at<void>(half), element}, 2 * width, gelu},
+             {out.as<void>(), element}, nullptr);
+        const std::vector<float> got = from_device(out, nothing.size(), element);
+        for (int row = 0; row < kRows; ++row) {
+          for (int i = 0; i < width; ++i) {
+            const double x = both[row * 2 * width + i];
+            const double cube = 0.7978845608 * x * (1 + 0.044715 * x * x);
+            const double activated = gelu ? 0.5 * x * (1 + std::tanh(cube)) : x / (1 + std::exp(-x));
+            ASSERT_NEAR(got[row * width + i], activated * both[row * 2 * width + width + i],
+                        element == Element::kF32 ? 1e-5 : 2e-2)
+                << width << " row " << row << " feature " << i;
+          }
         }
       }
     }

@@ -21,6 +21,19 @@ __device__ void store(__nv_bfloat16* p, int64_t i, float x) {
   p[i] = __float2bfloat16(x);
 }
 
+// Elements 4i to 4i + 3.
+__device__ void store_four(float* p, int64_t i, const float4& x) {
+  reinterpret_cast<float4*>(p)[i] = x;
+}
+__device__ void store_four(__nv_bfloat16* p, int64_t i, const float4& x) {
+  const __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(x.x, x.y), __floats2bfloat162_rn(x.z, x.w)};
+  reinterpret_cast<uint2*>(p)[i] = reinterpret_cast<const uint2&>(pairs);
+}
+
+bool starts_piece(const void* address, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
+
 // Calls f with a null pointer of the element's type.
 template <typename F>
 void with_type(Element element, F&& f) {
@@ -81,6 +94,46 @@ __global__ void rms_norm_kernel(NormCall call, int groups_of_row, Out* out) {
   for (int i = threadIdx.x; i < width; i += blockDim.x) store(y, i, x[i] * factor * call.gain[i]);
 }
 
+// The same where a warp holds a whole row in pieces of four: it is read once, and nobody waits for anybody.
+constexpr int kRowsOfABlock = 4;
+template <int kPieces, typename Out>  // of a lane
+__global__ void __launch_bounds__(kRowsOfABlock * 32)
+    rms_norm_held_kernel(NormCall call, int64_t groups, int groups_of_row, Out* out) {
+  const int64_t group = int64_t{blockIdx.x} * kRowsOfABlock + threadIdx.x / 32;
+  if (group >= groups) return;
+  const int lane = threadIdx.x % 32;
+  const int pieces = static_cast<int>(call.width / 4);
+  const auto* x = reinterpret_cast<const float4*>(call.in + group / groups_of_row * call.in_stride) +
+                  group % groups_of_row * pieces;
+  const auto* gain = reinterpret_cast<const float4*>(call.gain);
+  float4 held[kPieces];
+  float sum = 0;
+#pragma unroll
+  for (int n = 0; n < kPieces; ++n) {
+    const int i = n * 32 + lane;
+    held[n] = i < pieces ? x[i] : float4{};
+  }
+#pragma unroll
+  for (const float4& v : held) sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  const float factor = rsqrtf(warp_sum(sum) / static_cast<float>(call.width) + call.epsilon);
+#pragma unroll
+  for (int n = 0; n < kPieces; ++n) {
+    const int i = n * 32 + lane;
+    if (i >= pieces) continue;
+    const float4 v = held[n];
+    const float4 g = gain[i];
+    store_four(out, group * pieces + i,
+               {v.x * factor * g.x, v.y * factor * g.y, v.z * factor * g.z, v.w * factor * g.w});
+  }
+}
+
+template <int kPieces, typename Out>
+void launch_held_norm(const NormCall& call, int64_t groups, int groups_of_row, Out* out,
+                      cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>((groups + kRowsOfABlock - 1) / kRowsOfABlock);
+  rms_norm_held_kernel<kPieces><<<blocks, kRowsOfABlock * 32, 0, stream>>>(call, groups, groups_of_row, out);
+}
+
 __device__ float warp_max(float x) {
   for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes));
   return x;
@@ -108,6 +161,14 @@ __global__ void log_softmax_at_kernel(int64_t features, const float* in, const i
   out[blockIdx.x] = row[targets[blockIdx.x]] - highest - logf(total);
 }
 
+__global__ void pool_kernel(int64_t features, const float* in, const int32_t* begins, float* out) {
+  const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x;
+  if (i >= features) return;
+  float sum = 0;
+  for (int row = begins[blockIdx.x]; row < begins[blockIdx.x + 1]; ++row) sum += in[row * features + i];
+  out[blockIdx.x * features + i] = sum;
+}
+
 __device__ float activate(bool gelu, float x) {
   if (!gelu) return x / (1.0f + __expf(-x));
   constexpr float kSqrt2OverPi = 0.79788456080286535588f;
@@ -125,6 +186,26 @@ __global__ void gate_kernel(GateCall call, int64_t features, Out* out) {
   for (int64_t i = begin; i < begin + 2; ++i) {
     if (i < features) store(out, row * features + i, activate(call.gelu, load(gate, i)) * load(up, i));
   }
+}
+
+// Eight features a thread, where everything is bf16 in whole pieces of 16 bytes.
+__global__ void gate_pieces_kernel(GateCall call, int64_t pieces_of_row, int64_t pieces, __nv_bfloat16* out) {
+  const int64_t piece = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (piece >= pieces) return;
+  const int64_t row = piece / pieces_of_row;
+  const int64_t at = row * call.stride / 8 + piece % pieces_of_row;
+  const uint4 gates = static_cast<const uint4*>(call.gate.data)[at];
+  const uint4 ups = static_cast<const uint4*>(call.up.data)[at];
+  const auto* gate = reinterpret_cast<const __nv_bfloat162*>(&gates);
+  const auto* up = reinterpret_cast<const __nv_bfloat162*>(&ups);
+  __nv_bfloat162 results[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 g = __bfloat1622float2(gate[i]);
+    const float2 u = __bfloat1622float2(up[i]);
+    results[i] = __floats2bfloat162_rn(activate(call.gelu, g.x) * u.x, activate(call.gelu, g.y) * u.y);
+  }
+  reinterpret_cast<uint4*>(out)[piece] = reinterpret_cast<const uint4&>(results);
 }
 
 struct Add {
@@ -168,6 +249,20 @@ void rms_norm(const RowShape& shape, const NormCall& call, DeviceValue out, cuda
   const int64_t groups_of_row = shape.features / call.width;
   const int64_t groups = shape.rows * groups_of_row;
   if (groups == 0) return;
+  constexpr int kMostHeld = 16;
+  const bool in_pieces = call.width % 4 == 0 && call.in_stride % 4 == 0 && call.width <= 128 * kMostHeld &&
+                         starts_piece(call.in, 16) && starts_piece(call.gain, 16) &&
+                         starts_piece(out.data, 16);
+  if (in_pieces) {
+    with_type(out.element, [&](auto* type) {
+      auto* to = static_cast<std::remove_pointer_t<decltype(type)>*>(out.data);
+      const int of_row = static_cast<int>(groups_of_row);
+      if (call.width <= 128) return launch_held_norm<1>(call, groups, of_row, to, stream);
+      if (call.width <= 1024) return launch_held_norm<8>(call, groups, of_row, to, stream);
+      launch_held_norm<kMostHeld>(call, groups, of_row, to, stream);
+    });
+    return;
+  }
   const int threads = call.width >= 512 ? kThreads : (call.width > 128 ? 128 : 32);
   with_type(out.element, [&](auto* type) {
     using Out = std::remove_pointer_t<decltype(type)>;
@@ -178,6 +273,15 @@ void rms_norm(const RowShape& shape, const NormCall& call, DeviceValue out, cuda
 
 void gate(const RowShape& shape, const GateCall& call, DeviceValue out, cudaStream_t stream) {
   if (shape.rows == 0) return;
+  const bool bf16 = call.gate.element == Element::kBF16 && call.up.element == Element::kBF16 &&
+                    out.element == Element::kBF16;
+  if (bf16 && shape.features % 8 == 0 && call.stride % 8 == 0 && starts_piece(call.gate.data, 16) &&
+      starts_piece(call.up.data, 16) && starts_piece(out.data, 16)) {
+    const int64_t pieces = shape.rows * shape.features / 8;
+    gate_pieces_kernel<<<static_cast<unsigned>((pieces + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
+        call, shape.features / 8, pieces, static_cast<__nv_bfloat16*>(out.data));
+    return;
+  }
   const dim3 grid(static_cast<unsigned>(shape.rows),
                   static_cast<unsigned>((shape.features + 2 * kThreads - 1) / (2 * kThreads)));
   with_type(call.gate.element, [&](auto* in_type) {
@@ -210,6 +314,14 @@ void log_softmax_at(const RowShape& shape, const float* in, const int32_t* targe
   if (shape.rows == 0) return;
   log_softmax_at_kernel<<<static_cast<unsigned>(shape.rows), kThreads, 0, stream>>>(shape.features, in,
                                                                                     targets, out);
+}
+
+void pool_rows(const RowShape& shape, const float* in, const int32_t* begins, float* out,
+               cudaStream_t stream) {
+  if (shape.rows == 0) return;
+  const dim3 grid(static_cast<unsigned>(shape.rows),
+                  static_cast<unsigned>((shape.features + kThreads - 1) / kThreads));
+  pool_kernel<<<grid, kThreads, 0, stream>>>(shape.features, in, begins, out);
 }
 
 void to_bf16(const RowShape& shape, const float* in, void* out, cudaStream_t stream) {

@@ -44,6 +44,9 @@ void soft_cap(const RowShape& shape, const float* in, float cap, float* out, cud
 // out[r] = log of softmax(in[r]) at targets[r].
 void log_softmax_at(const RowShape& shape, const float* in, const int32_t* targets, float* out,
                     cudaStream_t stream);
+// out[p] = in[begins[p]] + ... + in[begins[p + 1] - 1], for shape.rows pools.
+void pool_rows(const RowShape& shape, const float* in, const int32_t* begins, float* out,
+               cudaStream_t stream);
 void to_bf16(const RowShape& shape, const float* in, void* out, cudaStream_t stream);
 
 }  // namespace rhapsode::kernels::cuda

@@ -246,6 +246,14 @@ void choose_elements(Program& program, std::span<const WeightShape> weights, std
   program.ops = std::move(ops);
 }
 
+void find_unread(Program& program) {
+  const std::vector<int> uses = count_uses(program, {});
+  for (Op& op : program.ops) {
+    // A root that is not the result is there for what its making leaves behind.
+    op.writes_only = op.kind == OpKind::kAttend && uses[op.out] == 0 && op.out != program.result;
+  }
+}
+
 // The value whose slot holds a value.
 int holder(const Program& program, int value) {
   return program.values[value].parent < 0 ? value : program.values[value].parent;
@@ -319,6 +327,7 @@ Program record_program(const Recipe& recipe, std::span<const WeightShape> weight
   fuse_matmuls(program, roots);
   join_matmuls(program, weights, roots);
   choose_elements(program, weights, roots);
+  find_unread(program);
   assign_slots(program, roots);
   return program;
 }

@@ -51,6 +51,7 @@ struct Op {
   int weights[kMostJoined] = {-1, -1, -1};
   int biases[kMostJoined] = {-1, -1, -1};
   int layer = 0;
+  bool writes_only = false;  // nobody reads what attention gives: only its keys and values are wanted
   int head_dim = 0;
   float number = 0.0f;  // scale, epsilon or cap
   Activation activation = Activation::kSilu;

@@ -155,6 +155,20 @@ TEST(Program, WhatNothingNeedsIsLeftOutUnlessRequired) {
   expect_slots_hold(full);
 }
 
+TEST(Program, AttentionThatIsOnlyRequiredOnlyWrites) {
+  const auto recipe = [](bool read) {
+    return [read](GraphBuilder& graph) {
+      const Value x = graph.token_rows(kTable);
+      const Value q = graph.matmul(kMatrix, x);
+      const Value attended = graph.attend(0, q, q, q);
+      graph.require(attended);
+      return read ? graph.add(x, attended) : graph.output_rows(x);
+    };
+  };
+  EXPECT_TRUE(only(record_program(recipe(false), kWeights), OpKind::kAttend).writes_only);
+  EXPECT_FALSE(only(record_program(recipe(true), kWeights), OpKind::kAttend).writes_only);
+}
+
 TEST(Program, SlotsAreFewAndSharedBetweenLayers) {
   const auto layers = [](int layer_count) {
     return record_program(

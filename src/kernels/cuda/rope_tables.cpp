@@ -4,6 +4,10 @@
 
 namespace rhapsode::kernels::cuda {
 
+namespace {
+constexpr size_t kAlignment = 16;  // bytes; kernels read four angles at once
+}
+
 RopeTables::RopeTables(std::span<const AttendLayer> layers) {
   for (const AttendLayer& layer : layers) {
     const auto same = [&](const Kind& kind) { return kind.spec == layer.rope; };
@@ -37,7 +41,8 @@ Status RopeTables::fill(const int32_t* positions, int rows, int shifts, cudaStre
   const int count = 2 * rows + shifts;
   size_t bytes = 0;
   for (Kind& kind : kinds_) {
-    kind.offset = bytes;
+    kind.offset = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes = kind.offset;
     bytes += static_cast<size_t>(count) * 2 * static_cast<size_t>(kind.device.pairs) * sizeof(float);
   }
   RH_TRY_STATUS(table_.reserve(bytes, "rotary tables"));

@@ -1,0 +1,137 @@
+// A ring of pages in shared memory, between the warps of attend_ring that copy pages and those that multiply.
+//
+// Stage i % kStages holds page i of a tile: keys, values and what is to be known of it. full[stage] opens
+// when every copying warp has said that its part is there, empty[stage] when every multiplying warp has said
+// that it needs the page no more.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/attend.h"
+#include "kernels/cuda/page_access.cuh"
+#include "kernels/cuda/turned.cuh"
+#include "kernels/cuda/warpgroup.cuh"
+
+namespace rhapsode::kernels::cuda {
+
+constexpr int kQueriesOfAGroup = 64;
+constexpr int kGroupThreads = 128;
+constexpr int kCopyingWarps = 4;
+constexpr int kLag = 2;  // copies of so many pages are under way
+constexpr float kLog2E = 1.44269504088896340736f;
+// Powers of two that probabilities may exceed one by before the state is brought to a new maximum.
+constexpr float kSlack = 8.0f;
+
+template <KvType type_, int dim_, int groups_, int stages_, bool turns_>
+struct RingConfig {
+  static constexpr KvType kType = type_;
+  static constexpr int kDim = dim_;
+  static constexpr int kGroups = groups_;  // that multiply
+  static constexpr int kStages = stages_;
+  static constexpr bool kTurns = turns_;  // groups issue products in turn
+  static constexpr int kThreads = (groups_ + 1) * kGroupThreads;
+  static constexpr int kQueries = groups_ * kQueriesOfAGroup;
+  // A block starts with the same for every thread, and copying warps give some to the others: together they
+  // may have no more than there were, or the others wait for ever.
+  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
+  static constexpr int kCopyRegisters = groups_ == 2 ? 72 : 56;
+  static constexpr int kProductRegisters = groups_ == 2 ? 216 : 152;
+  static_assert(groups_ * kProductRegisters + kCopyRegisters <= (groups_ + 1) * kRegisters);
+};
+
+struct WideParameters {
+  PageLayout layout;
+  DevicePlan plan;
+  TileList tiles;
+  const float* row_angles;
+  const float* shift_angles;
+  const float* q;
+  int64_t q_stride;
+  void* out;
+  float* lse;
+  int layer;
+  int heads;
+  int group;
+  float scale;
+  int32_t window;
+  float soft_cap;
+  Turning turning;
+};
+
+// What products need to know of the page in a stage.
+struct RingPage {
+  DeviceReference reference;  // data null: there are no more pages
+  int32_t whole;              // every row of the tile sees every slot
+  int32_t padding[3];
+};
+
+template <class C>
+struct RingMemory {
+  static constexpr int kMatrixBytes = kPageTokens * C::kDim * 2;
+  static constexpr int kQueryRow = C::kDim + 8;  // floats
+  std::byte pages[C::kStages][2][kMatrixBytes];  // keys, values
+  float queries[C::kQueries][kQueryRow];         // turned by their own position, scaled
+  RingPage infos[C::kStages];
+  uint64_t full[C::kStages];
+  uint64_t empty[C::kStages];
+
+  // Where a piece of 16 bytes stands: eight slots of one dimension, eight dimensions of one slot. Keys are
+  // one row a dimension, values one a slot and 64 dimensions, both swizzled: see describe_swizzled().
+  static __device__ uint32_t key_at(int eight, int dim) {
+    return static_cast<uint32_t>(dim * 128 + (eight ^ dim % 8) * 16);
+  }
+  static __device__ uint32_t value_at(int eight, int slot) {
+    return static_cast<uint32_t>(eight / 8 * kPageTokens * 128 + slot * 128 + (eight % 8 ^ slot % 8) * 16);
+  }
+  static constexpr uint32_t kStepBytes = 2048;  // of 16 dimensions or slots
+  static __device__ uint64_t describe_keys(uint32_t at) { return describe_swizzled(at, 0); }
+  static __device__ uint64_t describe_values(uint32_t at) { return describe_swizzled(at, kPageTokens * 128); }
+};
+
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void make_barrier(uint64_t& barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals)
+               : "memory");
+}
+__device__ inline void arrive(uint64_t& barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+// Whether the phase of this parity is over.
+__device__ inline bool has_passed(uint64_t& barrier, uint32_t parity) {
+  uint32_t passed = 0;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(passed)
+      : "r"(shared_address(&barrier)), "r"(parity)
+      : "memory");
+  return passed != 0;
+}
+__device__ inline void wait_barrier(uint64_t& barrier, uint32_t parity) {
+  uint32_t passed = 0;
+  while (passed == 0) {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(passed)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
+// 16 bytes, or as many zeros.
+__device__ inline void copy_16_bytes(uint32_t to, const void* from, bool filled) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(filled ? 16 : 0)
+               : "memory");
+}
+__device__ inline void close_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kOpen>
+__device__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+
+}  // namespace rhapsode::kernels::cuda

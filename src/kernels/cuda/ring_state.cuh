@@ -1,0 +1,206 @@
+// What a multiplying warp of attend_ring has: its queries in the frame at hand, and the softmax so far.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cuda/ring_memory.cuh"
+
+namespace rhapsode::kernels::cuda {
+
+// Volatile, so that it stays before the products that are waited for behind it.
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// One lane's share of its warp's 16 queries: rows g and g + 8.
+template <class C>
+struct RingState {
+  static constexpr KvType kType = C::kType;
+  static constexpr int kDim = C::kDim;
+  uint32_t queries[kDim / 16][4];               // in the frame of a page
+  uint32_t probabilities[kPageTokens / 16][4];  // of the last page
+  float out[kDim / 8][4] = {};
+  float max[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {};  // of this lane's slots only
+  int32_t position[2];
+  int framed_by = -1;
+
+  __device__ __forceinline__ void turn_to(const WideParameters& p, const float* mine, int shift_row) {
+    if (framed_by == shift_row) return;
+    framed_by = shift_row;
+    const float* cosines = p.shift_angles + int64_t{shift_row} * 2 * p.turning.pairs;
+    if (p.turning.pairs == kDim / 2 && !p.turning.adjacent) {
+      turn_halves(mine, cosines);
+      return;
+    }
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* x = mine + i % 2 * 8 * RingMemory<C>::kQueryRow;
+        const int dim = 16 * step + threadIdx.x % 4 * 2 + i / 2 * 8;
+        queries[step][i] = Narrow<kType>::pack(turned_dimension(x, dim, cosines, p.turning),
+                                               turned_dimension(x, dim + 1, cosines, p.turning));
+      }
+    }
+  }
+
+  // The usual kind: both halves of a pair are this lane's own.
+  __device__ __forceinline__ void turn_halves(const float* mine, const float* cosines) {
+#pragma unroll
+    for (int step = 0; step < kDim / 32; ++step) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int dim = 16 * step + threadIdx.x % 4 * 2 + half * 8;
+        const float2 cosine = *reinterpret_cast<const float2*>(cosines + dim);
+        const float2 sine = *reinterpret_cast<const float2*>(cosines + kDim / 2 + dim);
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+          const float* x = mine + row * 8 * RingMemory<C>::kQueryRow + dim;
+          const float2 a = *reinterpret_cast<const float2*>(x);
+          const float2 b = *reinterpret_cast<const float2*>(x + kDim / 2);
+          queries[step][2 * half + row] =
+              Narrow<kType>::pack(a.x * cosine.x - b.x * sine.x, a.y * cosine.y - b.y * sine.y);
+          queries[step + kDim / 32][2 * half + row] =
+              Narrow<kType>::pack(a.x * sine.x + b.x * cosine.x, a.y * sine.y + b.y * cosine.y);
+        }
+      }
+    }
+  }
+
+  // Begins scores[n]: queries g and g + 8 against slots 8n + 2t and 8n + 2t + 1.
+  __device__ __forceinline__ void begin_scores(uint32_t keys, float (&scores)[8][4]) {
+    const uint64_t matrix = RingMemory<C>::describe_keys(keys);
+    hold(scores);
+    open_products();
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+      multiply<kType>(scores, queries[step], moved(matrix, step * RingMemory<C>::kStepBytes), step > 0);
+    }
+    close_products();
+  }
+
+  // Begins out += probabilities x values.
+  __device__ __forceinline__ void begin_values(uint32_t values) {
+    const uint64_t matrix = RingMemory<C>::describe_values(values);
+    hold(out);
+    open_products();
+#pragma unroll
+    for (int step = 0; step < kPageTokens / 16; ++step) {
+      multiply<kType>(out, probabilities[step], moved(matrix, step * RingMemory<C>::kStepBytes), true);
+    }
+    close_products();
+  }
+
+  // Scores become probabilities. True: what was summed so far is to be multiplied by `keep`.
+  __device__ __forceinline__ bool soften(float (&scores)[8][4], float (&keep)[2]) {
+    float most[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      most[h] = scores[0][2 * h];
+#pragma unroll
+      for (int n = 0; n < 8; ++n) most[h] = fmaxf(most[h], fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
+    }
+    const bool grows = most[0] > max[0] + kSlack || most[1] > max[1] + kSlack;
+    const bool moves = __any_sync(~0u, grows);
+    if (moves) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        most[h] = fmaxf(most[h], __shfl_xor_sync(~0u, most[h], 1));
+        most[h] = fmaxf(most[h], __shfl_xor_sync(~0u, most[h], 2));
+        most[h] = fmaxf(most[h], max[h]);
+        keep[h] = most[h] == -INFINITY ? 1.0f : power_of_two(max[h] - most[h]);
+        max[h] = most[h];
+        sum[h] *= keep[h];
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float base = max[h] == -INFINITY ? 0.0f : max[h];
+      float sums[2] = {};
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float& score = scores[n][2 * h + i];
+          score = power_of_two(score - base);
+          sums[i] += score;
+        }
+      }
+      sum[h] += sums[0] + sums[1];
+    }
+    return moves;
+  }
+
+  __device__ __forceinline__ void pack(const float (&scores)[8][4]) {
+    using N = Narrow<kType>;
+#pragma unroll
+    for (int step = 0; step < kPageTokens / 16; ++step) {
+      const auto& low = scores[2 * step];
+      const auto& high = scores[2 * step + 1];
+      probabilities[step][0] = N::pack(low[0], low[1]);
+      probabilities[step][1] = N::pack(low[2], low[3]);
+      probabilities[step][2] = N::pack(high[0], high[1]);
+      probabilities[step][3] = N::pack(high[2], high[3]);
+    }
+  }
+
+  __device__ __forceinline__ void rescale(const float (&keep)[2]) {
+#pragma unroll
+    for (auto& tile : out) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) tile[i] *= keep[i / 2];
+    }
+  }
+};
+
+// Bit 2n + i: whether a query at `position` sees slot 8n + 2t + i.
+__device__ __forceinline__ uint32_t seen_slots(const WideParameters& p, const DeviceReference& reference,
+                                               int32_t position) {
+  const int t = threadIdx.x % 4;
+  uint64_t visible = reference.mask;
+  uint32_t seen = 0;
+  if (reference.gathered < 0) visible &= visible_consecutive(reference, position, p.window);
+#pragma unroll
+  for (int n = 0; n < 8; ++n) seen |= static_cast<uint32_t>(visible >> (8 * n + 2 * t) & 3) << (2 * n);
+  if (reference.gathered < 0) return seen;
+  const int32_t* keys = p.plan.gathered + int64_t{reference.gathered} * kPageTokens;
+  for (int n = 0; n < 8; ++n) {
+    for (int i = 0; i < 2; ++i) {
+      if (!sees(position, keys[8 * n + 2 * t + i], p.window, reference.sink)) seen &= ~(1u << (2 * n + i));
+    }
+  }
+  return seen;
+}
+
+// The cap, and what the queries may not see.
+__device__ __forceinline__ void adjust_scores(const WideParameters& p, const RingPage& page,
+                                              const int32_t (&position)[2], float (&scores)[8][4]) {
+  if (p.soft_cap > 0) {
+    const float inside = 2.0f * kLog2E / p.soft_cap;
+    const float outside = p.soft_cap * kLog2E;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // the hyperbolic tangent, by a power
+        scores[n][i] = outside - __fdividef(2.0f * outside, 1.0f + power_of_two(inside * scores[n][i]));
+      }
+    }
+  }
+  if (page.whole) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t seen = seen_slots(p, page.reference, position[h]);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (!(seen >> (2 * n + i) & 1)) scores[n][2 * h + i] = -INFINITY;
+      }
+    }
+  }
+}
+
+}  // namespace rhapsode::kernels::cuda

@@ -1,0 +1,85 @@
+// The queries of a tile on their way into the ring's block, and its results on their way out; by the warp
+// that has them.
+#pragma once
+
+#include "kernels/cuda/ring_state.cuh"
+
+namespace rhapsode::kernels::cuda {
+
+// Four dimensions of a query and the four that are paired with them, turned and scaled.
+template <int kHalf>
+__device__ void turn_four(const float* x, const float* cosines, float factor, float* to) {
+  const auto four = [](const float* from) { return *reinterpret_cast<const float4*>(from); };
+  const float4 a = four(x);
+  const float4 b = four(x + kHalf);
+  const float4 c = four(cosines);
+  const float4 s = four(cosines + kHalf);
+  *reinterpret_cast<float4*>(to) = {factor * (a.x * c.x - b.x * s.x), factor * (a.y * c.y - b.y * s.y),
+                                    factor * (a.z * c.z - b.z * s.z), factor * (a.w * c.w - b.w * s.w)};
+  *reinterpret_cast<float4*>(to + kHalf) = {
+      factor * (a.x * s.x + b.x * c.x), factor * (a.y * s.y + b.y * c.y), factor * (a.z * s.z + b.z * c.z),
+      factor * (a.w * s.w + b.w * c.w)};
+}
+
+// A warp's 16 queries, turned by their own positions and scaled; zeros beyond the tile.
+template <class C>
+__device__ void load_queries(const WideParameters& p, const DeviceTile& tile, int kv_head, int first,
+                             RingMemory<C>& memory) {
+  // With a cap scores are needed in natural units; else powers of two save a multiplication a score.
+  const float factor = p.soft_cap > 0 ? p.scale : p.scale * kLog2E;
+  const int count = tile.row_count * p.group;
+  constexpr int kHalf = C::kDim / 2;
+  const bool usual = p.turning.pairs == kHalf && !p.turning.adjacent;
+#pragma unroll 4
+  for (int i = threadIdx.x % 32; i < 16 * kHalf / 4; i += 32) {
+    const int m = first + i / (kHalf / 4);
+    const int dim = i % (kHalf / 4) * 4;
+    float* to = &memory.queries[m][dim];
+    if (m >= count) {
+      *reinterpret_cast<float4*>(to) = *reinterpret_cast<float4*>(to + kHalf) = {};
+      continue;
+    }
+    const int64_t row = tile.row_begin + m / p.group;
+    const float* x = p.q + row * p.q_stride + (kv_head * p.group + m % p.group) * C::kDim;
+    const float* cosines = p.row_angles + row * 2 * p.turning.pairs;
+    if (usual) {
+      turn_four<kHalf>(x + dim, cosines + dim, factor, to);
+      continue;
+    }
+    for (int n = 0; n < 4; ++n) {
+      to[n] = factor * turned_dimension(x, dim + n, cosines, p.turning);
+      to[n + kHalf] = factor * turned_dimension(x, dim + kHalf + n, cosines, p.turning);
+    }
+  }
+  __syncwarp();
+}
+
+template <class C>
+__device__ void store_tile(const WideParameters& p, const DeviceTile& tile, int kv_head, int first,
+                           Element out_element, const RingState<C>& state) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float sum = state.sum[h];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    const float inverse = sum > 0 ? 1.0f / sum : 0.0f;
+    const int m = first + lane / 4 + 8 * h;
+    if (m >= tile.row_count * p.group) continue;
+    const int64_t at = int64_t{tile.row_begin + m / p.group} * p.heads + kv_head * p.group + m % p.group;
+#pragma unroll
+    for (int n = 0; n < C::kDim / 8; ++n) {
+      const int64_t i = at * C::kDim + 8 * n + lane % 4 * 2;
+      const float low = state.out[n][2 * h] * inverse;
+      const float high = state.out[n][2 * h + 1] * inverse;
+      if (out_element == Element::kF32) {
+        *reinterpret_cast<float2*>(static_cast<float*>(p.out) + i) = {low, high};
+      } else {
+        *reinterpret_cast<uint32_t*>(static_cast<__nv_bfloat16*>(p.out) + i) = NarrowBrain::pack(low, high);
+      }
+    }
+    if (p.lse && lane % 4 == 0) p.lse[at] = sum > 0 ? state.max[h] / kLog2E + logf(sum) : -INFINITY;
+  }
+}
+
+}  // namespace rhapsode::kernels::cuda
