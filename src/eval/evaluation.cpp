@@ -13,6 +13,9 @@ namespace {
 // Gold answers are judged over their first tokens: long ones (a list of authors) say no more, but cost more.
 constexpr int kMostScoredTokens = 12;
 
+// A lost GPU or a full disk spoils every question that is still to come.
+constexpr int kMostFailures = 20;
+
 Signal signal_of(const Context& context) {
   if (context.kind == Context::Kind::kBm25) return Signal::kKeywords;
   if (context.kind == Context::Kind::kJudged) return Signal::kJudged;
@@ -94,6 +97,7 @@ Status Evaluation::run(ResultsFile& results,
                        const std::function<bool(const EvaluationProgress&)>& on_progress) {
   EvaluationProgress progress;
   progress.total = static_cast<int>(plan_.questions().size() * plan_.contexts().size());
+  int failures = 0;  // in a row
   for (const int number : plan_.questions()) {
     const Question& question = plan_.question(number);
     kept_ = {&question, std::nullopt, {}, {}};
@@ -109,7 +113,16 @@ Status Evaluation::run(ResultsFile& results,
           return make_error(ErrorKind::kCancelled, "stopped after {} of {}; --resume goes on", progress.done,
                             progress.total);
         }
-        RH_TRY_STATUS(results.append(ask(question, context)));
+        const Record record = ask(question, context);
+        failures = record.error.empty() ? 0 : failures + 1;
+        RH_TRY_STATUS(results.append(record));
+        if (failures == kMostFailures) {
+          return make_error(
+              ErrorKind::kInternal,
+              "{} questions in a row failed, the last because {}; what was measured is kept, and "
+              "--resume goes on with it",
+              failures, record.error);
+        }
       }
       ++progress.done;
     }

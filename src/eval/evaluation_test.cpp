@@ -253,6 +253,26 @@ TEST_F(EvaluationTest, AQuestionThatFailsIsRecordedAndTriedAgain) {
   for (const Record& record : records("r.jsonl")) EXPECT_EQ(record.error, "");
 }
 
+TEST_F(EvaluationTest, WhatOnlyFailsIsStoppedAndCanGoOn) {
+  options_.contexts = "full";
+  const Question bat = data_.questions[1];
+  data_.questions.clear();
+  for (int i = 0; i < 30; ++i) {
+    data_.questions.push_back(bat);
+    data_.questions.back().id = std::to_string(i);
+  }
+  subject_.fail_on = bat.text;
+  const Status stopped = run("r.jsonl");
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_THAT(stopped.error().message,
+              HasSubstr("20 questions in a row failed, the last because it does not fit"));
+  EXPECT_THAT(records("r.jsonl"), SizeIs(20));
+  subject_.fail_on.clear();
+  ASSERT_TRUE(run("r.jsonl", true).ok());
+  const std::vector<Record> all = records("r.jsonl");
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const Record& r) { return r.error.empty(); }), 30);
+}
+
 TEST_F(EvaluationTest, AnInterruptedRunGoesOnWhereItWas) {
   int calls = 0;
   const Status stopped = run("r.jsonl", false, [&](const EvaluationProgress&) { return ++calls <= 5; });

@@ -2,7 +2,7 @@
 //
 // MemorySubject (memory_subject.h) is a model with a memory; tests use one without a model. Places are spans
 // of the data set's documents; a span stands for every stored passage that overlaps it. Threads: one at a
-// time. Errors: a failed call spoils one question, never the run.
+// time. Errors: a failed call spoils one question; a run ends when twenty in a row fail.
 #pragma once
 
 #include <cstdint>
