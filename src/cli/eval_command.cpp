@@ -71,12 +71,7 @@ class Evaluator {
       show(progress);
       return interrupts.signal_number() == 0;
     });
-    terminal_.clear_status();
-    if (!ran.ok() && ran.error().kind != ErrorKind::kCancelled) return ran.error();
-    if (!ran.ok()) note(ran.error().message);
-    RH_TRY(const bool any, print(results.path()));
-    if (!ran.ok()) return 128 + interrupts.signal_number();
-    return any ? kExitOk : kExitFailed;
+    return finish(ran, results.path(), interrupts);
   }
 
  private:
@@ -155,10 +150,16 @@ class Evaluator {
       terminal_.show_status(fmt::format("Talking: {} of {} turns …", done, total));
       return interrupts.signal_number() == 0;
     });
+    return finish(ran, results.path(), interrupts);
+  }
+
+  // What was measured is shown also when a signal ended the run.
+  Result<int> finish(const Status& ran, const std::filesystem::path& results,
+                     const InterruptGuard& interrupts) {
     terminal_.clear_status();
     if (!ran.ok() && ran.error().kind != ErrorKind::kCancelled) return ran.error();
     if (!ran.ok()) note(ran.error().message);
-    RH_TRY(const bool any, print(results.path()));
+    RH_TRY(const bool any, print(results));
     if (!ran.ok()) return 128 + interrupts.signal_number();
     return any ? kExitOk : kExitFailed;
   }

@@ -61,21 +61,25 @@ DocumentFile document_file(const Document& document, int number) {
           heading + document.text + "\n", begin};
 }
 
-Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& dataset,
-                                                           MemorySubjectOptions options) {
-  std::unique_ptr<MemorySubject> subject(new MemorySubject(dataset));
-  subject->options_ = options;
-  RH_TRY(subject->engine_, Engine::open(options.engine));
-  RH_TRY_STATUS(make_directories(options.folder / "documents"));
+MemoryOptions memory_options(const MemorySubjectOptions& options, const std::string& name) {
   MemoryOptions memory;
-  memory.folder = options.folder / "memory";
+  memory.folder = options.folder / name;
   memory.create = true;
   memory.instruction = options.instruction;
   memory.stored_kv = options.stored_kv;
   memory.disk_cap_bytes = options.disk_cap_bytes;
   memory.whitening = options.whitening;
   memory.ranker = options.ranker;
-  RH_TRY(subject->memory_, Memory::open(*subject->engine_, memory));
+  return memory;
+}
+
+Result<std::unique_ptr<MemorySubject>> MemorySubject::open(const Dataset& dataset,
+                                                           MemorySubjectOptions options) {
+  std::unique_ptr<MemorySubject> subject(new MemorySubject(dataset));
+  subject->options_ = options;
+  RH_TRY(subject->engine_, Engine::open(options.engine));
+  RH_TRY_STATUS(make_directories(options.folder / "documents"));
+  RH_TRY(subject->memory_, Memory::open(*subject->engine_, memory_options(options, "memory")));
   RH_TRY_STATUS(subject->fill(options));
   RH_TRY_STATUS(subject->read_names());
   RH_TRY(const MemoryStats stats, subject->memory_->stats());

@@ -37,6 +37,9 @@ struct MemorySubjectOptions {
   std::function<bool(const AddProgress&)> on_progress;
 };
 
+// Of the memory `name` in the folder of the options, which is made where it is not there.
+MemoryOptions memory_options(const MemorySubjectOptions& options, const std::string& name);
+
 class MemorySubject final : public Subject {
  public:
   static Result<std::unique_ptr<MemorySubject>> open(const Dataset& dataset, MemorySubjectOptions options);

@@ -22,15 +22,7 @@ Result<std::unique_ptr<MemoryTalk>> MemoryTalk::open(const MemorySubjectOptions&
   }
   RH_TRY(talk->engine_, Engine::open(options.engine));
   RH_TRY_STATUS(make_directories(options.folder));
-  MemoryOptions memory;
-  memory.folder = folder;
-  memory.create = true;
-  memory.instruction = options.instruction;
-  memory.stored_kv = options.stored_kv;
-  memory.disk_cap_bytes = options.disk_cap_bytes;
-  memory.whitening = options.whitening;
-  memory.ranker = options.ranker;
-  RH_TRY(talk->memory_, Memory::open(*talk->engine_, memory));
+  RH_TRY(talk->memory_, Memory::open(*talk->engine_, memory_options(options, "memory")));
   ConversationOptions opening;
   opening.name = "long";
   opening.live_budget_tokens = live_budget_tokens;

@@ -33,15 +33,7 @@ Result<std::unique_ptr<ReplaySubject>> ReplaySubject::open(const Dataset& datase
 Result<std::unique_ptr<Memory>> ReplaySubject::open_memory(const std::string& name) {
   const MemorySubjectOptions& options = options_.memory;
   RH_TRY_STATUS(make_directories(options.folder / name));
-  MemoryOptions memory;
-  memory.folder = options.folder / name;
-  memory.create = true;
-  memory.instruction = options.instruction;
-  memory.stored_kv = options.stored_kv;
-  memory.disk_cap_bytes = options.disk_cap_bytes;
-  memory.whitening = options.whitening;
-  memory.ranker = options.ranker;
-  return Memory::open(*engine_, memory);
+  return Memory::open(*engine_, memory_options(options, name));
 }
 
 Status ReplaySubject::bring(int number) {
