@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_report.sh [--models FOLDER] [--bin FOLDER] [--texts "FILE ..."] [PART ...]: what the GPU does, part by part.
 #
-# Parts: tests parity attention encoding find fetch judge ttft speed memory sanitizer (all of them when none is named). Models are
+# Parts: tests parity attention encoding find fetch judge ttft speed memory shards sanitizer (all of them when none is named). Models are
 # GGUF files in the models folder, programs those of one build; no network is needed. Prints a table a part and exits 1 when a check failed.
 set -uo pipefail
 
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention encoding find fetch judge ttft speed memory sanitizer)
+[ ${#parts[@]} -gt 0 ] || parts=(tests parity attention encoding find fetch judge ttft speed memory shards sanitizer)
 
 failed=0
 # Programs lie together in a package, or each where a build puts it.
@@ -114,19 +114,34 @@ memory() {
   done
   rm -rf "$folder"
 }
+# Pages spread over devices: of one GPU that serves as two, and of several where there are some.
+shards() {
+  local parity lists=(--gpus=- --gpus 0 --gpus "0,0") gpus
+  parity=$(program rhapsode_parity)
+  gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
+  [ "$gpus" = 0 ] || lists+=(--gpus "$gpus")
+  for model in $(each_model); do
+    for list in 0,0 "$gpus"; do
+      # shellcheck disable=SC2086
+      check "$model over GPUs $list: float32 weights within 0.1 of libllama" "$parity" "$models/$model.gguf" --device cuda \
+        --gpus "$list" --copy f32 --limit 0.1 --prompts 5 --most-tokens 2000 --steps 8 --threads "$(nproc)" $texts
+    done
+    check "$model: passes over 32k tokens" "$(program rhapsode_shard_speed)" "$models/$model.gguf" "${lists[@]}"
+  done
+}
 sanitizer() {
   local device_test
   device_test=$(program cuda_device_test)
   # Every kernel: those of a pass and, on small plans, those that attend.
   for tool in memcheck racecheck; do
     check "compute-sanitizer $tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$device_test" \
-      --gtest_filter='DeviceAttend*:Cuda*:DeviceCodeSearch.A*:PageGather.*:DevicePageMemory.*:PinnedPageMemory.*' --gtest_brief=1
+      --gtest_filter='DeviceAttend*:Cuda*:DeviceCodeSearch.A*:PageGather.*:DevicePageMemory.*:PinnedPageMemory.*:ShardMerge.*' --gtest_brief=1
   done
 }
 
 for part in "${parts[@]}"; do
   case $part in
-    tests | parity | attention | encoding | find | fetch | judge | ttft | speed | memory | sanitizer)
+    tests | parity | attention | encoding | find | fetch | judge | ttft | speed | memory | shards | sanitizer)
       printf '== %s\n' "$part"
       # find is the name of a program that this script uses.
       if [ "$part" = find ]; then find_passages; else "$part"; fi ;;

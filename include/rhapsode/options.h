@@ -49,6 +49,8 @@ struct EngineOptions {
   std::vector<AdapterOptions> adapters;  // applied together, in order
   WeightFormat weights = WeightFormat::kShipped;
   Device device = Device::kAuto;  // on a GPU `weights` and `threads` change nothing but loading
+  int devices = 1;  // GPUs that hold pages and codes, each its share; weights lie on all of them. On the CPU:
+                    // shares of it, to no gain, for trying out
   KvStorage kv_type = KvStorage::kF16;
   int threads = 0;                      // 0: every core the process may use
   int context_tokens = 0;               // most tokens one sequence may hold; 0: what the model was trained on

@@ -160,6 +160,9 @@ TEST(ParseOption, Choices) {
   EXPECT_EQ(parsed("device", {"cuda"}).engine.device, Device::kCuda);
   EXPECT_EQ(parsed("device", {"cpu"}).engine.device, Device::kCpu);
   EXPECT_EQ(refusal("device", {"tpu"}), "--device must be one of auto, cpu, cuda; tpu given");
+  EXPECT_EQ(Settings{}.engine.devices, 1);
+  EXPECT_EQ(parsed("devices", {"2"}).engine.devices, 2);
+  EXPECT_EQ(refusal("devices", {"0"}), "--devices must lie in [1, 64]; 0 given");
   EXPECT_EQ(parsed("weights", {"bf16"}).engine.weights, WeightFormat::kBF16);
   EXPECT_EQ(refusal("kv-type", {"int4"}), "--kv-type must be one of f32, f16, bf16, i8; int4 given");
 }

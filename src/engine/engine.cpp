@@ -56,6 +56,10 @@ Status check_options(const EngineOptions& options) {
   if (options.threads < 0 || options.threads > 1024) {
     return make_error(ErrorKind::kInvalidArgument, "threads must lie in 0..1024; {} given", options.threads);
   }
+  if (options.devices < 1 || options.devices > 64) {
+    return make_error(ErrorKind::kInvalidArgument, "memory is spread over 1..64 devices; {} given",
+                      options.devices);
+  }
   if (options.batch_tokens < 1 || options.batch_tokens > 65536) {
     return make_error(ErrorKind::kInvalidArgument, "a pass takes 1..65536 tokens; {} given",
                       options.batch_tokens);

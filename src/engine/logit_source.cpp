@@ -11,7 +11,9 @@ RunnerSource::RunnerSource(ModelRunner& runner, std::unique_ptr<store::PagePool>
 
 Result<std::unique_ptr<RunnerSource>> RunnerSource::make(ModelRunner& runner, int context_tokens,
                                                          int chunk_tokens) {
-  const uint64_t blocks = (context_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens + 1;
+  const auto devices = static_cast<uint64_t>(runner.devices());
+  const uint64_t pages = (context_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens + 1;
+  const uint64_t blocks = (pages + devices - 1) / devices * devices;
   RH_TRY(auto pool, runner.make_pool(blocks * runner.kv_shape().block_bytes()));
   return std::unique_ptr<RunnerSource>(new RunnerSource(runner, std::move(pool), chunk_tokens));
 }

@@ -1,9 +1,11 @@
 // A memory over a tiny random model: what holds whatever the model says. Answers are noise; accounting,
-// equality of policies, durability and erasure are not. Shared by memory_*test.cpp.
+// equality of policies, durability and erasure are not. Shared by memory_*test.cpp. With
+// $RHAPSODE_TEST_DEVICES the pages lie in so many shards of the CPU.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <random>
 
@@ -45,6 +47,10 @@ class MemoryTest : public test::TemporaryFolder {
     options.threads = 2;
     options.kv_cap_bytes = 64 << 20;
     options.cache_folder = folder_ / "home";
+    if (const char* devices = std::getenv("RHAPSODE_TEST_DEVICES")) {
+      options.device = Device::kCpu;
+      options.devices = std::atoi(devices);
+    }
     adjust(options);
     auto engine = Engine::open(options);
     ASSERT_TRUE(engine.ok()) << engine.error().message;

@@ -6,6 +6,8 @@
 
 #include "kernels/cpu/ggml_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/sharded_cuda.h"
+#include "kernels/sharded_backend.h"
 #include "text/library_log.h"
 #include "text/logits.h"
 
@@ -16,6 +18,21 @@ namespace {
 bool uses_gpu(const RunnerOptions& options) {
   if (options.device != Device::kAuto) return options.device == Device::kCuda;
   return !options.deterministic && kernels::cuda::why_no_device().empty();
+}
+
+Result<std::unique_ptr<kernels::Backend>> make_backend(const RunnerOptions& options,
+                                                       kernels::BackendOptions backend) {
+  if (!uses_gpu(options)) {
+    return options.devices > 1 ? kernels::make_sharded_cpu_backend(std::move(backend), options.devices)
+                               : kernels::cpu::make_ggml_backend(std::move(backend));
+  }
+  std::vector<int> gpus = options.gpus;
+  if (gpus.empty() && options.devices == 1) return kernels::cuda::make_cuda_backend(std::move(backend));
+  if (gpus.empty()) {
+    gpus.resize(static_cast<size_t>(options.devices));
+    std::iota(gpus.begin(), gpus.end(), 0);
+  }
+  return kernels::cuda::make_sharded_cuda_backend(std::move(backend), gpus);
 }
 
 }  // namespace
@@ -40,13 +57,12 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   backend_options.kv = runner->kv_shape_;
   backend_options.layers = runner->architecture_.attention;
   backend_options.sparse = options.sparse;
-  const bool gpu = uses_gpu(options);
-  RH_TRY(runner->backend_, gpu ? kernels::cuda::make_cuda_backend(std::move(backend_options))
-                               : kernels::cpu::make_ggml_backend(std::move(backend_options)));
+  RH_TRY(runner->backend_, make_backend(options, std::move(backend_options)));
+  runner->devices_ = options.gpus.empty() ? options.devices : static_cast<int>(options.gpus.size());
   RH_TRY(runner->weights_, model::ModelWeights::load(runner->file_, runner->architecture_, options.adapters,
                                                      *runner->backend_));
   runner->recipes_ = runner->add_recipes(runner->weights_);
-  if (!options.wide_model.empty() && !gpu) RH_TRY_STATUS(runner->load_wide(options));
+  if (!options.wide_model.empty() && !uses_gpu(options)) RH_TRY_STATUS(runner->load_wide(options));
   RH_TRY(runner->tokenizer_, vocabulary.get());
   if (runner->tokenizer_->size() > runner->architecture_.vocabulary) {
     return make_error(ErrorKind::kCorrupt, "{}: the vocabulary has {} tokens, the embedding table {}",

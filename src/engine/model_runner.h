@@ -35,6 +35,10 @@ struct RunnerOptions {
   std::vector<model::Adapter> adapters;
   kernels::KvType kv_type = kernels::KvType::kF16;
   Device device = Device::kCpu;
+  int devices = 1;  // that pages are spread over (kernels/sharded_backend.h); GPUs, or shards on the CPU
+  // Which GPUs these are; empty: the first ones. A GPU that is named twice takes two shares (for tests: they
+  // exchange by copies, as NCCL serves a GPU once), and one that is named alone exchanges with itself.
+  std::vector<int> gpus;
   int threads = 1;
   kernels::SparseOptions sparse;  // for plans with read budgets
   bool deterministic = false;
@@ -69,6 +73,8 @@ class ModelRunner {
   // as such memory has to spare.
   Result<std::unique_ptr<store::PagePool>> make_ram_pool(uint64_t cap_bytes);
   kernels::Backend& backend() { return *backend_; }
+  // That a pool's pages are spread over, evenly.
+  int devices() const { return devices_; }
 
  private:
   Status load_wide(const RunnerOptions& options);
@@ -83,6 +89,7 @@ class ModelRunner {
   kernels::KvShape kv_shape_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unique_ptr<kernels::Backend> backend_;
+  int devices_ = 1;
   model::ModelWeights weights_;
   std::array<int, model::kPassGoals> recipes_{};  // by PassGoal
   std::unique_ptr<model::GgufFile> wide_file_;    // null: weights_ serve every pass

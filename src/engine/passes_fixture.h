@@ -28,10 +28,11 @@ class PassesFixture : public ::testing::Test {
     options.kv_type = kernels::KvType::kF32;
     options.threads = 2;
     options.deterministic = deterministic;
+    adjust(options);
     auto runner = engine::ModelRunner::open(options);
     ASSERT_TRUE(runner.ok()) << runner.error().message;
     runner_ = std::move(runner).value();
-    pool_ = store::PagePool::create(runner_->kv_shape(), 64 << 20).value();
+    pool_ = runner_->make_pool(64 << 20).value();
     scheduler_ = std::make_unique<engine::Scheduler>(*runner_, *pool_, tracer_, engine::SchedulerOptions{});
     passes_ = std::make_unique<engine::EnginePasses>(*runner_, *scheduler_);
     auto frame = recall::PromptFrame::make(runner_->shared_tokenizer(), nullptr, "Answer.");
@@ -39,6 +40,7 @@ class PassesFixture : public ::testing::Test {
     frame_ = std::make_unique<recall::PromptFrame>(std::move(frame).value());
     encoder_ = std::make_unique<recall::Encoder>(*passes_, *frame_);
   }
+  virtual void adjust(engine::RunnerOptions&) const {}
   int prefix_tokens() const { return static_cast<int>(frame_->prefix().size()); }
 
   Tracer tracer_;

@@ -33,8 +33,18 @@ Status choose_weights(const EngineOptions& options, RunnerOptions& runner) {
   return {};
 }
 
-// Key bounds are kept and searched by the CPU only.
+// Key bounds are kept and searched by the CPU only; several devices are GPUs unless it is said that they are
+// not.
 Result<Device> device_of(const EngineOptions& options) {
+  if (options.devices > 1) {
+    const bool sparse = options.sparse_decode.budget_tokens > 0;
+    if (sparse || options.deterministic) {
+      return make_error(ErrorKind::kUnsupported, "{} on one device: leave out --devices, or {}",
+                        sparse ? "sparse decode runs" : "deterministic passes run",
+                        sparse ? "use --decode-budget 0" : "--deterministic");
+    }
+    return options.device == Device::kAuto ? Device::kCuda : options.device;
+  }
   if (options.sparse_decode.budget_tokens == 0) return Device(options.device);
   if (options.device == Device::kCuda) {
     return make_error(ErrorKind::kUnsupported,
@@ -80,6 +90,7 @@ Result<RunnerOptions> runner_options(const EngineOptions& options) {
   }
   runner.kv_type = kv_type_of(options.kv_type);
   RH_TRY(runner.device, device_of(options));
+  runner.devices = options.devices;
   runner.threads = options.threads > 0 ? options.threads : usable_cores();
   runner.sparse = sparse_of(options.sparse_decode);
   runner.deterministic = options.deterministic;

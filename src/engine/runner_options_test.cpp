@@ -26,5 +26,31 @@ TEST(RunnerOptions, SparseDecodeStaysOnTheCpu) {
   EXPECT_NE(refused.error().message.find("--decode-budget 0"), std::string::npos) << refused.error().message;
 }
 
+TEST(RunnerOptions, SeveralDevicesAreGpusUnlessItIsSaidThatTheyAreNot) {
+  EngineOptions options;
+  options.devices = 3;
+  EXPECT_EQ(runner_options(options)->device, Device::kCuda);
+  EXPECT_EQ(runner_options(options)->devices, 3);
+  options.device = Device::kCpu;
+  EXPECT_EQ(runner_options(options)->device, Device::kCpu);
+}
+
+TEST(RunnerOptions, WhatNeedsOneDeviceRefusesSeveral) {
+  EngineOptions options;
+  options.devices = 2;
+  options.device = Device::kCpu;
+  options.deterministic = true;
+  const auto deterministic = runner_options(options);
+  ASSERT_FALSE(deterministic.ok());
+  EXPECT_EQ(deterministic.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(deterministic.error().message.find("--devices"), std::string::npos);
+  options.deterministic = false;
+  options.sparse_decode.budget_tokens = 1024;
+  const auto sparse = runner_options(options);
+  ASSERT_FALSE(sparse.ok());
+  EXPECT_EQ(sparse.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(sparse.error().message.find("--decode-budget 0"), std::string::npos) << sparse.error().message;
+}
+
 }  // namespace
 }  // namespace rhapsode::engine

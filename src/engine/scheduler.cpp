@@ -58,8 +58,9 @@ std::vector<store::PagePin> Scheduler::take_pages(int count) {
   std::vector<store::PagePin> pages;
   const std::function<void()> job = [&] {
     if (!make_room(count)) return;
+    const int device = pool_.emptiest();  // what is taken together is read together
     for (int i = 0; i < count; ++i) {
-      pages.push_back(pool_.allocate());
+      pages.push_back(pool_.allocate(device));
       if (!pages.back()) return pages.clear();
     }
   };

@@ -40,8 +40,9 @@ int Sequence::blocks_needed(int rows) const {
 }
 
 bool Sequence::add_page(Entry entry, std::span<const int32_t> scattered, int32_t first_position) {
-  entry.pin = pool_->allocate();
+  entry.pin = pool_->allocate(home());
   if (!entry.pin) return false;
+  home_ = entry.pin->device;
   kernels::Page& page = *entry.pin.get();
   for (int slot = 0; slot < kPageTokens; ++slot) page.positions[slot] = first_position + slot;
   std::copy(scattered.begin(), scattered.end(), page.positions.begin());

@@ -100,6 +100,8 @@ class Sequence {
   int open_entry() const;
   Room room() const;
   bool add_page(Entry entry, std::span<const int32_t> scattered, int32_t first_position);
+  // The device that own pages are taken from: where the last one came from.
+  int home() const { return home_ < 0 ? pool_->emptiest() : home_; }
 
   store::PagePool* pool_;
   std::vector<Entry> entries_;      // the tail may hold reserved entries without slots
@@ -109,6 +111,7 @@ class Sequence {
   int32_t position_ = 0;
   int32_t frame_shift_ = 0;  // of own pages
   bool renumbered_ = false;
+  int home_ = -1;  // no own page yet
 };
 
 }  // namespace rhapsode::engine

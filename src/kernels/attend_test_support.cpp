@@ -141,6 +141,10 @@ Page* World::copy_page(const Page& page) {
   return &pages_.back();
 }
 
+void World::spread(Random& random, int devices) {
+  for (Page& page : pages_) page.device = uniform(random, 0, devices - 1);
+}
+
 void World::fill_tensors(Random& random) {
   const auto elements = static_cast<size_t>(rows()) * static_cast<size_t>(shape.head_dim);
   q = normals(random, elements * static_cast<size_t>(layer.heads));

@@ -32,6 +32,8 @@ struct World {
   // Gives every page room for bounds, none of which are computed.
   void add_bounds(const BoundsShape& bounds);
   void fill_tensors(Random& random);
+  // Puts every page on one of so many devices.
+  void spread(Random& random, int devices);
   int rows() const { return plan.rows(); }
 
  private:

@@ -26,6 +26,8 @@
 
 namespace rhapsode::kernels {
 
+class Collective;
+
 struct Value {
   int32_t id = -1;
 };
@@ -92,6 +94,10 @@ struct BackendOptions {
   KvShape kv;
   std::vector<AttendLayer> layers;
   SparseOptions sparse;  // for plans with read budgets
+  int device = 0;        // which one, of a kind of which there are several
+  // Joins the passes of several back ends (sharded_backend.h): plans are then a share of what rows see.
+  // Borrowed; null: alone.
+  Collective* group = nullptr;
 };
 
 // When a group of layers ran in the last pass, on the steady clock.

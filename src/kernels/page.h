@@ -56,6 +56,7 @@ struct Page {
   bool consecutive = true;                       // positions[j] == positions[0] + j
   std::array<int32_t, kPageTokens> positions{};  // frame position of each slot
   PageBounds* bounds = nullptr;                  // null: the page has no room for them
+  int32_t device = 0;  // whose memory the block lies in, of those that a sharded back end computes on
 };
 
 // The mask of slots [0, count).

@@ -52,6 +52,11 @@ class HostPageMemory final : public PageMemory {
 
 }  // namespace
 
+Result<std::vector<std::byte*>> PageMemory::reserve_each(size_t bytes) {
+  RH_TRY(std::byte* const region, reserve(bytes));
+  return std::vector<std::byte*>{region};
+}
+
 Status PageMemory::copy_all_in(std::span<const CopyIn> copies) {
   for (const CopyIn& copy : copies) RH_TRY_STATUS(copy_in(copy.to, copy.from));
   return {};

@@ -1,16 +1,18 @@
 // Where the bytes of page blocks lie: host memory, or the memory of a device.
 //
-// A PageMemory owns one region, reserved once, that store/page_pool cuts into blocks; Page::data points into
-// it. Only kernels of the back end that made it may follow such a pointer, unless host_addressable(): every
-// other use goes through the copies here. Copies are complete when they return and see everything that a
-// finished pass wrote. Threads: reserve() once, before anything else; the copies by any. Errors: kNoSpace
-// when the region cannot be had; kInternal with the device's own words when a copy fails.
+// A PageMemory owns one region (or one on each of several devices: sharded_page_memory.h), reserved once,
+// that store/page_pool cuts into blocks; Page::data points into it. Only kernels of the back end that made it
+// may follow such a pointer, unless host_addressable(): every other use goes through the copies here. Copies
+// are complete when they return and see everything that a finished pass wrote. Threads: reserve() once,
+// before anything else; the copies by any. Errors: kNoSpace when the region cannot be had; kInternal with the
+// device's own words when a copy fails.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 
@@ -20,6 +22,10 @@ class PageMemory {
  public:
   virtual ~PageMemory() = default;
   virtual Result<std::byte*> reserve(size_t bytes) = 0;
+  // Devices whose memory this is: pages of device i (Page::device) lie in region i.
+  virtual int devices() const { return 1; }
+  // Instead of reserve(): a region of so many bytes on every device.
+  virtual Result<std::vector<std::byte*>> reserve_each(size_t bytes);
   virtual bool host_addressable() const = 0;
   // How many bytes a region may well have, when nobody says how many.
   virtual uint64_t suggested_bytes() const = 0;

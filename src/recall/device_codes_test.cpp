@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "index/index_test_support.h"
+#include "kernels/sharded_code_search.h"
 #include "recall/loop_search.h"
 
 namespace rhapsode::recall {
@@ -113,6 +114,71 @@ TEST_F(DeviceCodesTest, SaysWhenTheyDoNotFit) {
   const auto found = device_.best(topics_.question(3), codes_.store.ids(), true, codes_, 5);
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().kind, ErrorKind::kNoSpace);
+}
+
+// On several devices, bit for bit as by the exact scan, whatever is added, replaced or does not fit.
+class ShardedCodesTest : public DeviceCodesTest, public ::testing::WithParamInterface<int> {
+ protected:
+  ShardedCodesTest() {
+    sharded_ = std::make_unique<DeviceCodes>(
+        [this](int) -> Result<std::unique_ptr<kernels::CodeSearch>> {
+          std::vector<std::unique_ptr<kernels::CodeSearch>> shares;
+          for (int i = 0; i < GetParam(); ++i) {
+            auto share = std::make_unique<LoopSearch>(i == 0 ? first_room_ : room_);
+            shares_.push_back(share.get());
+            shares.push_back(std::move(share));
+          }
+          return kernels::sharded_code_search(std::move(shares));
+        },
+        kTestDimensions);
+  }
+  void expect_best(std::span<const int64_t> allowed, bool everything, int count) {
+    const index::QuestionVectors question = topics_.question(7);
+    const auto found = sharded_->best(question, allowed, everything, codes_, count);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_TRUE(index::same_hits(*found, codes_.store.best(question, allowed, count)));
+  }
+
+  size_t first_room_ = 1'000'000;
+  std::vector<LoopSearch*> shares_;
+  std::unique_ptr<DeviceCodes> sharded_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ShardedCodesTest, ::testing::Values(1, 2, 3));
+
+TEST_P(ShardedCodesTest, FindAsOneDoes) {
+  for (int round = 0; round < 12; ++round) {
+    for (int i = 0; i < 9; ++i) put(static_cast<int64_t>(topics_.random()() % 900));
+    codes_.store.drop(codes_.store.ids()[topics_.random()() % 20]);
+    sharded_->distrust();
+    const std::vector<int64_t> all = codes_.store.ids();
+    std::vector<int64_t> some;
+    for (const int64_t id : all) {
+      if (topics_.random()() % 3 == 0) some.push_back(id);
+    }
+    expect_best(all, true, 1 + round);
+    expect_best(all, true, 10'000);
+    expect_best(some, false, 5);
+  }
+  // Each holds its share, by chunks.
+  size_t least = shares_[0]->slots(), most = least;
+  for (const LoopSearch* share : shares_) {
+    least = std::min(least, share->slots());
+    most = std::max(most, share->slots());
+  }
+  EXPECT_LE(most, least + least / 4 + 1);
+}
+
+TEST_P(ShardedCodesTest, WhatOneHasNoRoomForIsRefusedAndTheRestStaysFindable) {
+  first_room_ = 60;
+  const std::vector<int64_t> all = codes_.store.ids();
+  const std::vector<int64_t> few(all.begin(), all.begin() + 40);
+  expect_best(few, false, 10);
+  const auto refused = sharded_->best(topics_.question(3), all, false, codes_, 5);
+  if (GetParam() == 1 || all.size() / static_cast<size_t>(GetParam()) > first_room_) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind, ErrorKind::kNoSpace);
+  }
+  for (const LoopSearch* share : shares_) EXPECT_GT(share->slots(), 0u);
 }
 
 TEST_F(DeviceCodesTest, FindsNothingForNothing) {

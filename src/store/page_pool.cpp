@@ -1,5 +1,6 @@
 #include "store/page_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstring>
@@ -24,18 +25,42 @@ const Block* block_of(const kernels::Page* page) {
   return reinterpret_cast<const Block*>(page);
 }
 
+// The blocks of one device.
+struct Region {
+  std::vector<Block*> free;
+  size_t begin = 0;
+  size_t fresh = 0;  // blocks from here on were never handed out
+  size_t end = 0;
+
+  size_t room() const { return free.size() + end - fresh; }
+  Block* take(Block* blocks) {
+    if (free.empty()) return fresh < end ? &blocks[fresh++] : nullptr;
+    Block* block = free.back();
+    free.pop_back();
+    return block;
+  }
+};
+
 }  // namespace
 
 struct PagePool::Impl {
   std::unique_ptr<kernels::PageMemory> memory;
-  size_t region_bytes = 0;
   size_t unit_bytes = 0;  // of a block and its bounds
   std::unique_ptr<Block[]> blocks;
   size_t total = 0;
   mutable std::mutex mutex;
-  std::vector<Block*> free;  // guarded by mutex
-  size_t fresh = 0;          // blocks never handed out yet; guarded by mutex
-  uint64_t copies = 0;       // guarded by mutex
+  std::vector<Region> regions;  // [devices]; guarded by mutex
+  uint64_t copies = 0;          // guarded by mutex
+
+  size_t room() const {
+    size_t sum = 0;
+    for (const Region& region : regions) sum += region.room();
+    return sum;
+  }
+  size_t emptiest() const {
+    const auto fuller = [](const Region& a, const Region& b) { return a.room() < b.room(); };
+    return static_cast<size_t>(std::max_element(regions.begin(), regions.end(), fuller) - regions.begin());
+  }
 };
 
 PagePin::PagePin(PagePin&& other) noexcept : pool_(other.pool_), page_(other.page_) {
@@ -70,7 +95,7 @@ PagePool::PagePool(const kernels::KvShape& shape, std::unique_ptr<Impl> impl)
     : shape_(shape), impl_(std::move(impl)) {}
 
 PagePool::~PagePool() {
-  assert(impl_->free.size() == impl_->fresh && "a pin outlived its pool");
+  assert(impl_->room() == impl_->total && "a pin outlived its pool");
 }
 
 Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape, uint64_t cap_bytes,
@@ -79,38 +104,39 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape
   auto impl = std::make_unique<Impl>();
   const size_t block_bytes = shape.block_bytes();
   impl->unit_bytes = block_bytes + bounds_bytes;
-  impl->total = block_bytes ? cap_bytes / impl->unit_bytes : 0;
+  const auto devices = static_cast<size_t>(memory->devices());
+  const size_t blocks = block_bytes ? cap_bytes / impl->unit_bytes / devices : 0;  // of each device
+  impl->total = blocks * devices;
   if (impl->total == 0) {
-    return make_error(
-        ErrorKind::kTooLarge,
-        "a KV cap of {} bytes holds not one page block of this model ({} bytes for {} tokens): raise the cap",
-        cap_bytes, impl->unit_bytes, kernels::kPageTokens);
+    return make_error(ErrorKind::kTooLarge,
+                      "a KV cap of {} bytes holds not one page block of this model ({} bytes for {} "
+                      "tokens){}: raise the cap",
+                      cap_bytes, impl->unit_bytes, kernels::kPageTokens,
+                      devices > 1 ? " on every device" : "");
   }
-  impl->region_bytes = impl->total * impl->unit_bytes;
-  RH_TRY(std::byte* const region, memory->reserve(impl->region_bytes));
+  RH_TRY(const std::vector<std::byte*> regions, memory->reserve_each(blocks * impl->unit_bytes));
   impl->memory = std::move(memory);
   impl->blocks = std::make_unique<Block[]>(impl->total);
-  for (size_t i = 0; i < impl->total; ++i) {
-    Block& block = impl->blocks[i];
-    block.page.data = region + i * block_bytes;
-    if (bounds_bytes == 0) continue;
-    block.bounds.data = region + impl->total * block_bytes + i * bounds_bytes;
-    block.page.bounds = &block.bounds;
+  for (size_t device = 0; device < devices; ++device) {
+    const size_t begin = device * blocks;
+    impl->regions.push_back({{}, begin, begin, begin + blocks});
+    for (size_t i = 0; i < blocks; ++i) {
+      Block& block = impl->blocks[begin + i];
+      block.page.device = static_cast<int32_t>(device);
+      block.page.data = regions[device] + i * block_bytes;
+      if (bounds_bytes == 0) continue;
+      block.bounds.data = regions[device] + blocks * block_bytes + i * bounds_bytes;
+      block.page.bounds = &block.bounds;
+    }
   }
   return std::unique_ptr<PagePool>(new PagePool(shape, std::move(impl)));
 }
 
-PagePin PagePool::allocate() {
+PagePin PagePool::allocate(int device) {
   std::lock_guard lock(impl_->mutex);
-  Block* block = nullptr;
-  if (!impl_->free.empty()) {
-    block = impl_->free.back();
-    impl_->free.pop_back();
-  } else if (impl_->fresh < impl_->total) {
-    block = &impl_->blocks[impl_->fresh++];
-  } else {
-    return PagePin();
-  }
+  Block* block = impl_->regions[static_cast<size_t>(device)].take(impl_->blocks.get());
+  if (!block) block = impl_->regions[impl_->emptiest()].take(impl_->blocks.get());
+  if (!block) return PagePin();
   block->page.count = 0;
   block->page.consecutive = true;
   block->page.positions.fill(0);
@@ -119,8 +145,13 @@ PagePin PagePool::allocate() {
   return PagePin(this, &block->page);
 }
 
+int PagePool::emptiest() const {
+  std::lock_guard lock(impl_->mutex);
+  return static_cast<int>(impl_->emptiest());
+}
+
 PagePin PagePool::copy(const kernels::Page& source, int count) {
-  PagePin pin = allocate();
+  PagePin pin = allocate(source.device);
   if (!pin) return pin;
   // Slots lie apart in K, so whole pages are copied; slots beyond `count` are never read.
   if (!impl_->memory->copy_within(source.data, pin->data, shape_.block_bytes()).ok()) return PagePin();
@@ -141,8 +172,8 @@ PagePoolStats PagePool::stats() const {
   PagePoolStats stats;
   stats.block_bytes = impl_->unit_bytes;
   stats.blocks_total = impl_->total;
-  stats.blocks_used = impl_->fresh - impl_->free.size();
-  stats.cap_bytes = impl_->region_bytes;
+  stats.blocks_used = impl_->total - impl_->room();
+  stats.cap_bytes = impl_->total * impl_->unit_bytes;
   stats.used_bytes = stats.blocks_used * stats.block_bytes;
   stats.copies = impl_->copies;
   return stats;
@@ -160,7 +191,7 @@ void PagePool::drop_reference(kernels::Page* page) {
   if (impl_->memory->host_addressable()) std::memset(block->page.data, 0xff, shape_.block_bytes());
 #endif
   std::lock_guard lock(impl_->mutex);
-  impl_->free.push_back(block);
+  impl_->regions[static_cast<size_t>(block->page.device)].free.push_back(block);
 }
 
 bool PagePool::sole_reference(const kernels::Page* page) const {

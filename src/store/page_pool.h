@@ -4,7 +4,9 @@
 // block is first written) and hands out blocks of KvShape::block_bytes(). With `bounds_bytes` every block
 // also has room for its page bounds (kernels/page_bounds.h), which counts under the cap. A block lives as
 // long as somebody holds a PagePin on it; pins are move-only and are shared on purpose only (PagePin::share).
-// There is no other way to reach a block. Cost: allocate, share and release are O(1); allocate never waits.
+// There is no other way to reach a block. Memory of several devices is cut evenly among them: a block lies on
+// one (Page::device), and where it is wanted is a wish, so that a pool is full only when every device is.
+// Cost: allocate, share and release are O(1); allocate never waits.
 // Threads: all functions of PagePool and PagePin may be called from any thread; one pin object by one thread
 // at a time. Errors: allocate() returns an empty pin when the cap is reached, so that the caller can evict or
 // queue.
@@ -66,10 +68,14 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // An empty block (count 0), or an empty pin when the cap is reached.
-  PagePin allocate();
-  // A new block with the first `count` slots of `source`: the copy of copy-on-write. Empty pin at the cap, or
-  // when the memory's device fails.
+  // An empty block (count 0), or an empty pin when the cap is reached: on this device as long as it has room,
+  // else on the emptiest().
+  PagePin allocate(int device);
+  PagePin allocate() { return allocate(emptiest()); }
+  // The device with most room: where something new is best begun. Of equals the first.
+  int emptiest() const;
+  // A new block with the first `count` slots of `source`: the copy of copy-on-write, on the same device if it
+  // has room. Empty pin at the cap, or when the memory's device fails.
   PagePin copy(const kernels::Page& source, int count);
 
   const kernels::KvShape& shape() const { return shape_; }

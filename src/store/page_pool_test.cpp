@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/sharded_page_memory.h"
+
 namespace rhapsode::store {
 namespace {
 
@@ -50,6 +52,50 @@ TEST(PagePool, CopyKeepsBytesAndPositionsAndIsCounted) {
   EXPECT_EQ(std::memcmp(copy->data, original->data, small_shape().block_bytes()), 0);
   EXPECT_EQ(pool->stats().copies, 1u);
   EXPECT_FALSE(pool->copy(*original.get(), 10)) << "the cap also holds for copies";
+}
+
+std::unique_ptr<kernels::PageMemory> memories(int count) {
+  std::vector<std::unique_ptr<kernels::PageMemory>> all;
+  for (int i = 0; i < count; ++i) all.push_back(kernels::host_page_memory());
+  return kernels::sharded_page_memory(std::move(all));
+}
+
+TEST(PagePool, BlocksLieWhereTheyAreWantedUntilThatIsFull) {
+  const size_t block = small_shape().block_bytes();
+  EXPECT_FALSE(PagePool::create(small_shape(), block * 2, 0, memories(3)).ok());
+  auto pool = PagePool::create(small_shape(), block * 10, 0, memories(3)).value();
+  EXPECT_EQ(pool->stats().blocks_total, 9u);
+  EXPECT_EQ(pool->stats().cap_bytes, 9 * block);
+  std::vector<PagePin> pins;
+  for (int i = 0; i < 3; ++i) {
+    pins.push_back(pool->allocate(1));
+    EXPECT_EQ(pins.back()->device, 1);
+  }
+  for (const int device : {0, 2, 0, 2}) {
+    EXPECT_EQ(pool->emptiest(), device);
+    pins.push_back(device == 0 ? pool->allocate() : pool->allocate(1));  // which is full
+    EXPECT_EQ(pins.back()->device, device);
+  }
+  pins.erase(pins.begin(), pins.begin() + 3);
+  EXPECT_EQ(pool->emptiest(), 1);
+  EXPECT_EQ(pool->stats().blocks_used, 4u);
+  while (PagePin pin = pool->allocate(2)) pins.push_back(std::move(pin));
+  EXPECT_EQ(pool->stats().blocks_used, 9u);
+}
+
+TEST(PagePool, CopiesStayOnTheirDeviceOrGoWhereThereIsRoom) {
+  const size_t block = small_shape().block_bytes();
+  auto pool = PagePool::create(small_shape(), block * 4, 0, memories(2)).value();
+  const PagePin original = pool->allocate(1);
+  std::memset(original->data, 9, block);
+  std::vector<PagePin> copies;
+  for (const int device : {1, 0, 0}) {
+    copies.push_back(pool->copy(*original.get(), 5));
+    ASSERT_TRUE(copies.back());
+    EXPECT_EQ(copies.back()->device, device);
+    EXPECT_EQ(std::memcmp(copies.back()->data, original->data, block), 0);
+  }
+  EXPECT_FALSE(pool->copy(*original.get(), 5));
 }
 
 TEST(PagePool, ManyThreadsNeverShareABlockByAccident) {

@@ -2,10 +2,12 @@
 // it.
 //
 //   parity MODEL [--copy f32|f16|bf16] [--prompts 20] [--least-tokens 1] [--most-tokens 4000] [--steps 48]
-//          [--kv f32] [--threads 2] [--limit X] [--self] [--device cpu|cuda] [--peer-copy f32] TEXT...
+//          [--kv f32] [--threads 2] [--limit X] [--self] [--device cpu|cuda] [--peer-copy f32]
+//          [--shards 1] [--gpus 0,0] TEXT...
 //
 // With --copy both run a copy of the weights in that format; with --peer-copy libllama alone does, so that
-// ours is measured against exact arithmetic on the same weights. --device says what runs ours. Prompts are
+// ours is measured against exact arithmetic on the same weights. --device says what runs ours, --shards over
+// how many devices its pages are spread, --gpus which GPUs these are, with repeats. Prompts are
 // cut from the TEXT files at seeded places, their lengths spread evenly in logarithm from least-tokens to
 // most-tokens. The reference is libllama with flash attention off and a float32 cache, micro-batches of 512.
 // With --self it is libllama as it comes (flash attention, float16 cache), and a second one with
@@ -35,6 +37,8 @@ struct Arguments {
   std::string copy;
   std::string peer_copy;
   std::string device = "cpu";
+  int shards = 1;
+  std::vector<int> gpus;
   int least_tokens = 1;
   int most_tokens = 4000;
   int steps = 48;
@@ -97,6 +101,8 @@ Result<bool> run(const Arguments& arguments) {
   }
   options.threads = arguments.threads;
   options.device = arguments.device == "cuda" ? Device::kCuda : Device::kCpu;
+  options.devices = arguments.shards;
+  options.gpus = arguments.gpus;
   options.kv_type = arguments.kv == "f32" ? kernels::KvType::kF32 : kernels::KvType::kF16;
   for (const std::string& path : arguments.adapters) options.adapters.push_back({path, 1.0f});
   RH_TRY(auto runner, ModelRunner::open(options));
@@ -137,6 +143,8 @@ int main(int argc, char** argv) {
   app.add_option("--copy", arguments.copy);
   app.add_option("--peer-copy", arguments.peer_copy);
   app.add_option("--device", arguments.device)->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--shards", arguments.shards)->check(CLI::Range(1, 64));
+  app.add_option("--gpus", arguments.gpus)->delimiter(',');
   app.add_option("--least-tokens", arguments.least_tokens)->check(CLI::PositiveNumber);
   app.add_option("--most-tokens", arguments.most_tokens);
   app.add_option("--steps", arguments.steps);

@@ -407,6 +407,11 @@ std::vector<PageReference> CpuAttention::selected(int layer, int sequence, int k
   return references;
 }
 
+std::span<float> CpuAttention::lse() {
+  const auto heads = static_cast<size_t>(impl_->lse_heads);
+  return {impl_->lse.data(), std::min(impl_->lse.size(), static_cast<size_t>(impl_->plan->rows()) * heads)};
+}
+
 std::span<const float> CpuAttention::lse() const {
   const auto heads = static_cast<size_t>(impl_->lse_heads);
   return {impl_->lse.data(), std::min(impl_->lse.size(), static_cast<size_t>(impl_->plan->rows()) * heads)};

@@ -71,8 +71,9 @@ class CpuAttention {
 
   // Of the last layer that ran: what the row of a sequence with a read budget read for a KV head. Empty: all.
   std::vector<PageReference> selected(int layer, int sequence, int kv_head) const;
-  // Of the last layer that ran: [rows][heads].
+  // Of the last layer that ran: [rows][heads]. mass() of that layer goes by what lies here.
   std::span<const float> lse() const;
+  std::span<float> lse();
   // Summed over heads, rows and all layers since begin(): [references] and [references][64] of a sequence's
   // shared list.
   std::span<const double> mass_per_reference(int sequence) const;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "kernels/collective.h"
 #include "kernels/cpu/ggml_graph.h"
 
 namespace rhapsode::kernels::cpu {
@@ -48,6 +49,8 @@ class GgmlBackend final : public Backend {
  private:
   explicit GgmlBackend(BackendOptions options);
   Status start(ggml_backend_dev_t device);
+  // Everything of a pass that may fail before it begins.
+  Result<GgmlGraph*> prepare(const BatchInput& batch, int recipe);
   Result<GgmlGraph*> graph_for(const GraphKey& key);
   // A copy of `source` in the first packed layout that can multiply it; null if there is none.
   ggml_tensor* packed(const WeightSource& source);
@@ -80,6 +83,8 @@ GgmlBackend::GgmlBackend(BackendOptions options)
   attention_context_.attention = &attention_;
   attention_context_.layer_times = options_.layer_times;
   attention_context_.layer_begin_ns.resize(options_.layers.size());
+  attention_context_.group = options_.group;
+  attention_context_.head_dim = options_.kv.head_dim;
 }
 
 Result<std::unique_ptr<Backend>> GgmlBackend::make(BackendOptions options) {
@@ -205,11 +210,27 @@ Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
 }
 
 Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int recipe) {
+  Result<GgmlGraph*> graph = prepare(batch, recipe);
+  if (options_.group) {
+    const Status agreed = options_.group->agree(graph.ok() ? Status() : Status(graph.error()));
+    if (!agreed.ok()) return agreed.error();
+  }
+  if (!graph.ok()) return graph.error();
+  Result<std::span<const float>> result = (*graph)->run(backend_.get(), tokens_, outputs_);
+  if (options_.group && !result.ok()) options_.group->fail(result.error());
+  RH_TRY_STATUS(result);
+  RH_TRY_STATUS(attention_context_.exchanged);
+  run_end_ns_ = options_.layer_times ? now_ns() : 0;
+  return result->first(result->size() / outputs_.size() * batch.output_rows.size());
+}
+
+Result<GgmlGraph*> GgmlBackend::prepare(const BatchInput& batch, int recipe) {
   const int rows = static_cast<int>(batch.tokens.size());
   AttendOptions attend_options;
   attend_options.threads = options_.threads;
   attend_options.deterministic = options_.deterministic;
   attend_options.mass = mass_kept_ = batch.mass;
+  attend_options.keep_lse = options_.group != nullptr;
   attention_.begin(*batch.plan, attend_options);
   GraphKey key{recipe, {rows, static_cast<int>(batch.output_rows.size()), batch.mass, attention_.selects()}};
   tokens_.assign(batch.tokens.begin(), batch.tokens.end());
@@ -228,11 +249,9 @@ Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int rec
     outputs_.push_back(0);
     key.size.output_rows = 1;
   }
-  RH_TRY(GgmlGraph * graph, graph_for(key));
   attention_context_.plan_rows = rows;
-  RH_TRY(std::span<const float> result, graph->run(backend_.get(), tokens_, outputs_));
-  run_end_ns_ = options_.layer_times ? now_ns() : 0;
-  return result.first(result.size() / key.size.output_rows * batch.output_rows.size());
+  attention_context_.exchanged = Status();
+  return graph_for(key);
 }
 
 std::vector<LayerSpan> GgmlBackend::layer_spans() const {

@@ -56,6 +56,23 @@ struct GgmlGraph::AttendNode {
     const auto& node = *static_cast<AttendNode*>(user_data);
     node.context->attention->combine(node.layer, node.tensors(), ith, nth);
   }
+  // On one thread: the other shards are waited for, and nodes have no errors, so that one is kept for the
+  // end.
+  static void exchange(ggml_tensor*, int ith, int, void* user_data) {
+    if (ith != 0) return;
+    const auto& node = *static_cast<AttendNode*>(user_data);
+    AttentionContext& context = *node.context;
+    if (!context.exchanged.ok()) return;
+    const AttendTensors tensors = node.tensors();
+    ShardRows part;
+    part.rows = context.plan_rows;
+    part.head_dim = context.head_dim;
+    part.heads = static_cast<int>(node.out->ne[0]) / context.head_dim;
+    part.out = tensors.out;
+    part.out_stride = tensors.out_stride;
+    part.lse = context.attention->lse();
+    context.exchanged = context.exchange.run(*context.group, part);
+  }
   static void mass(ggml_tensor*, int ith, int nth, void* user_data) {
     const auto& node = *static_cast<AttendNode*>(user_data);
     node.context->attention->mass(node.layer, node.tensors(), ith, nth);
@@ -171,9 +188,12 @@ Value GgmlGraph::attend(int layer, Value q, Value k, Value v) {
   ggml_tensor* combined = ggml_custom_inplace(context_.get(), n.out, combine_sources, 1, &AttendNode::combine,
                                               GGML_N_TASKS_MAX, &n);
   ggml_tensor* result = combined;
+  ggml_tensor* later_sources[] = {n.q};
+  if (attention_.group) {
+    result = ggml_custom_inplace(context_.get(), result, later_sources, 1, &AttendNode::exchange, 1, &n);
+  }
   if (size_.mass) {
-    ggml_tensor* mass_sources[] = {n.q};
-    result = ggml_custom_inplace(context_.get(), combined, mass_sources, 1, &AttendNode::mass,
+    result = ggml_custom_inplace(context_.get(), result, later_sources, 1, &AttendNode::mass,
                                  GGML_N_TASKS_MAX, &n);
   }
   attend_nodes_.push_back(std::move(node));

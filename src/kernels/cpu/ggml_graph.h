@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/attend.h"
 #include "kernels/graph.h"
+#include "kernels/shard_exchange.h"
 
 namespace rhapsode::kernels::cpu {
 
@@ -20,6 +21,10 @@ struct AttentionContext {
   int plan_rows = 0;  // rows of the batch; rows beyond are padding
   bool layer_times = false;
   std::vector<int64_t> layer_begin_ns;  // [layers], when each layer's attention began; with layer_times
+  Collective* group = nullptr;  // what the shares of several back ends are joined through; may be null
+  int head_dim = 0;
+  ShardExchange exchange;
+  Status exchanged;  // the first failure of this pass
 };
 
 struct GgmlFree {

@@ -47,7 +47,7 @@ void Attention::write(DeviceAttend call, const PlanSizes& sizes, bool mass, cuda
 
 void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream) {
   call.turned = turned_.as<float>();
-  call.lse = lse_.as<float>();
+  if (!call.lse) call.lse = lse();
   const TileList narrow{tiles, sizes.narrow_tiles, rule_.narrow_rows};
   const TileList wide{tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
   if (can_stream(shape_)) {

@@ -30,13 +30,15 @@ class Attention {
   // Writes the new rows and turns the queries where run() or, with `mass`, add_mass() of the same call reads
   // them turned.
   void write(DeviceAttend call, const PlanSizes& sizes, bool mass, cudaStream_t stream);
-  // `tiles`: the plan's, on the device.
+  // `tiles`: the plan's, on the device. Sums go to call.lse, or where that is null to lse().
   void run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream);
   // Parts that narrow tiles' pages are cut into: what a launch holds besides the sizes.
   int splits(const PlanSizes& sizes) const;
   std::array<const void*, 3> rooms() const {
     return {partials_.as<void>(), turned_.as<void>(), lse_.as<void>()};
   }
+  // [rows][heads]: the sums that add_mass() goes by.
+  float* lse() const { return lse_.as<float>(); }
   // After run() of the same call: also sums up where attention went.
   void add_mass(DeviceAttend call, const MassTarget& target, cudaStream_t stream);
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/device_scope.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -50,12 +51,13 @@ struct RowLayout {
 
 class DeviceCodeSearch final : public CodeSearch {
  public:
-  explicit DeviceCodeSearch(int dimensions) : shape_(code_shape(dimensions)) {}
+  DeviceCodeSearch(int dimensions, int device) : shape_(code_shape(dimensions)), device_(device) {}
   ~DeviceCodeSearch() override {
     if (stream_) cudaStreamDestroy(stream_);
   }
 
   Status start() {
+    const DeviceScope scope(device_);
     return check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream for finding");
   }
 
@@ -79,6 +81,7 @@ class DeviceCodeSearch final : public CodeSearch {
   Result<std::vector<std::vector<CodeHit>>> fetch(size_t questions, size_t count);
 
   CodeShape shape_;
+  int device_;
   cudaStream_t stream_ = nullptr;
   std::vector<Segment> segments_;
   std::vector<int64_t> ids_;  // [slots]
@@ -176,6 +179,7 @@ Status DeviceCodeSearch::append(std::span<const CodeRun> passages, Segment& segm
 }
 
 Status DeviceCodeSearch::add(std::span<const CodeRun> passages) {
+  const DeviceScope scope(device_);
   if (ids_.size() + passages.size() >= kLastOfPassage) {
     return make_error(ErrorKind::kInvalidArgument, "a GPU's index holds up to {} passages",
                       kLastOfPassage - 1);
@@ -349,6 +353,7 @@ Result<std::vector<std::vector<CodeHit>>> DeviceCodeSearch::fetch(size_t questio
 Result<std::vector<std::vector<CodeHit>>> DeviceCodeSearch::best(std::span<const CodeQuestion> questions,
                                                                  std::span<const uint64_t> visible,
                                                                  int count) {
+  const DeviceScope scope(device_);
   RH_TRY_STATUS(check_questions(questions, visible, count));
   if (ids_.empty() || questions.empty()) return std::vector<std::vector<CodeHit>>(questions.size());
   RH_TRY_STATUS(upload_questions(questions, visible));
@@ -381,13 +386,13 @@ Result<std::vector<std::vector<CodeHit>>> DeviceCodeSearch::best(std::span<const
 
 }  // namespace
 
-Result<std::unique_ptr<CodeSearch>> make_code_search(int dimensions) {
+Result<std::unique_ptr<CodeSearch>> make_code_search(int dimensions, int device) {
   if (!why_no_device().empty()) return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
   if (dimensions < 1 || dimensions > kMostDimensions) {
     return make_error(ErrorKind::kInvalidArgument, "codes of {} dimensions: a GPU's index takes 1 to {}",
                       dimensions, kMostDimensions);
   }
-  auto search = std::make_unique<DeviceCodeSearch>(dimensions);
+  auto search = std::make_unique<DeviceCodeSearch>(dimensions, device);
   RH_TRY_STATUS(search->start());
   return std::unique_ptr<CodeSearch>(std::move(search));
 }

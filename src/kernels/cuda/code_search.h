@@ -10,6 +10,6 @@
 namespace rhapsode::kernels::cuda {
 
 // kUnsupported where why_no_device() is not empty, kInvalidArgument for dimensions that are not 1 to 16384.
-Result<std::unique_ptr<CodeSearch>> make_code_search(int dimensions);
+Result<std::unique_ptr<CodeSearch>> make_code_search(int dimensions, int device = 0);
 
 }  // namespace rhapsode::kernels::cuda

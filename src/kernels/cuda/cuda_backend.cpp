@@ -5,11 +5,13 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "kernels/collective.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/code_search.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_page_memory.h"
+#include "kernels/cuda/device_scope.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/layer_clock.h"
@@ -18,7 +20,9 @@
 #include "kernels/cuda/plan_upload.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rope_tables.h"
+#include "kernels/cuda/shard_merge.h"
 #include "kernels/cuda/weight_store.h"
+#include "kernels/shard_exchange.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -33,6 +37,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;
 
   Result<Weight> add_weight(const WeightSource& source, WeightUse use) override {
+    const DeviceScope scope(options_.device);
     return weights_.add(source, use);
   }
   int add_recipe(Recipe recipe) override {
@@ -44,10 +49,10 @@ class CudaBackend final : public Backend {
   bool scores_targets() const override { return true; }
   bool pools_outputs() const override { return true; }
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
-  std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(); }
+  std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(options_.device); }
   bool searches_codes() const override { return true; }
   Result<std::unique_ptr<CodeSearch>> new_code_search(int dimensions) override {
-    return make_code_search(dimensions);
+    return make_code_search(dimensions, options_.device);
   }
   std::string_view numerics() const override { return weights_.rounds_to_bf16() ? "bf16" : ""; }
   std::vector<LayerSpan> layer_spans() const override { return clock_.spans(); }
@@ -72,14 +77,19 @@ class CudaBackend final : public Backend {
 
   Result<const Program*> program_of(int recipe);
   Status join_weights(Program& program);
+  // Everything of a pass that may fail before it begins.
+  Result<const Program*> prepare(const BatchInput& batch, int recipe);
   Status upload(const BatchInput& batch);
   Status place(const Program& program);
+  Status reserve_results(const Program& program, const BatchInput& batch);
+  Result<std::span<const float>> evaluate(const Program& program, const BatchInput& batch, int recipe);
   Status launch(const Program& program);
   PassKey pass_key(int recipe) const;
   void mark(const Program& program, const Op& op);
   Status execute(const Program& program, const Op& op);
   Status multiply(const Program& program, const Op& op);
-  void attend(const Program& program, const Op& op);
+  Status attend(const Program& program, const Op& op);
+  Status exchange(DeviceAttend& call, DeviceValue out);
   Status wait();
   Status begin_mass(bool wanted);
   Status read_mass(const BatchPlan& plan);
@@ -128,6 +138,7 @@ class CudaBackend final : public Backend {
   DeviceBuffer targets_;
   DeviceBuffer scores_;
   DeviceBuffer mass_;
+  DeviceBuffer shares_;                              // of attention, of every shard
   std::vector<std::vector<double>> mass_per_token_;  // of each sequence
   bool mass_kept_ = false;                           // by the last run
   LayerClock clock_;
@@ -136,6 +147,7 @@ class CudaBackend final : public Backend {
 };
 
 CudaBackend::~CudaBackend() {
+  const DeviceScope scope(options_.device);
   if (stream_) {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -147,6 +159,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::make(BackendOptions options, OpClo
   if (options.deterministic) {
     return make_error(ErrorKind::kUnsupported, "deterministic passes run on the CPU only: use --device cpu");
   }
+  const DeviceScope scope(options.device);
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(options)));
   RH_TRY_STATUS(
       check(cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "making a stream"));
@@ -203,17 +216,41 @@ Status CudaBackend::place(const Program& program) {
   return activations_.reserve(bytes, "activations: lower --batch");
 }
 
-Result<std::span<const float>> CudaBackend::run(const BatchInput& batch, int recipe) {
+// What a pass needs is there before its first kernel: a shard that lacks memory must not leave the others
+// waiting, and allocating waits for kernels that may be waiting for other shards.
+Result<const Program*> CudaBackend::prepare(const BatchInput& batch, int recipe) {
   RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "a pass before this one"));
-  RH_TRY(const Program* const recorded, program_of(recipe));
-  const Program& program = *recorded;
+  RH_TRY(const Program* const program, program_of(recipe));
   RH_TRY_STATUS(upload(batch));
-  RH_TRY_STATUS(place(program));
+  RH_TRY_STATUS(place(*program));
   RH_TRY_STATUS(begin_mass(batch.mass));
+  RH_TRY_STATUS(reserve_results(*program, batch));
+  if (options_.group) {
+    int heads = 0;
+    for (const AttendLayer& layer : options_.layers) heads = std::max(heads, layer.heads);
+    const size_t floats = shard_part_floats(packer_.sizes().rows, heads, options_.kv.head_dim);
+    RH_TRY_STATUS(shares_.reserve(floats * sizeof(float) * static_cast<size_t>(options_.group->members()),
+                                  "shares of attention: lower --batch"));
+  }
+  return program;
+}
+
+Result<std::span<const float>> CudaBackend::run(const BatchInput& batch, int recipe) {
+  const DeviceScope scope(options_.device);
+  const Result<const Program*> program = prepare(batch, recipe);
+  if (options_.group) RH_TRY_STATUS(options_.group->agree(program.ok() ? Status() : program.error()));
+  if (!program.ok()) return program.error();
+  Result<std::span<const float>> result = evaluate(**program, batch, recipe);
+  if (options_.group && !result.ok()) options_.group->fail(result.error());
+  return result;
+}
+
+Result<std::span<const float>> CudaBackend::evaluate(const Program& program, const BatchInput& batch,
+                                                     int recipe) {
   clock_.begin();
   if (op_clock_) op_clock_->begin();
   const bool small = packer_.sizes().rows <= kMostGraphRows && !packer_.has_own_lists();
-  if (small && !options_.layer_times && !op_clock_ && !batch.mass) {
+  if (small && !options_.layer_times && !op_clock_ && !batch.mass && !options_.group) {
     RH_TRY_STATUS(graphs_.run(pass_key(recipe), stream_, [&] { return launch(program); }));
   } else {
     RH_TRY_STATUS(launch(program));
@@ -263,15 +300,18 @@ Status CudaBackend::begin_mass(bool wanted) {
   mass_kept_ = wanted;
   if (!wanted) return {};
   const size_t bytes = static_cast<size_t>(packer_.reference_count()) * kPageTokens * sizeof(double);
+  if (bytes == 0) return {};
   RH_TRY_STATUS(mass_.reserve(bytes, "attention mass"));
   return check(cudaMemsetAsync(mass_.as<void>(), 0, bytes, stream_), "clearing attention mass");
 }
 
 Status CudaBackend::read_mass(const BatchPlan& plan) {
   std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
-  RH_TRY_STATUS(check(
-      cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double), cudaMemcpyDeviceToHost),
-      "copying attention mass"));
+  if (!packed.empty()) {
+    RH_TRY_STATUS(check(
+        cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double), cudaMemcpyDeviceToHost),
+        "copying attention mass"));
+  }
   mass_per_token_.resize(plan.sequences.size());
   for (size_t s = 0; s < plan.sequences.size(); ++s) {
     std::vector<double>& mass = mass_per_token_[s];
@@ -289,8 +329,6 @@ Status CudaBackend::read_mass(const BatchPlan& plan) {
 // back.
 Status CudaBackend::score(const RowShape& shape, const float* rows, std::span<const int32_t> targets) {
   const size_t bytes = targets.size() * sizeof(int32_t);
-  RH_TRY_STATUS(targets_.reserve(bytes, "target tokens"));
-  RH_TRY_STATUS(scores_.reserve(targets.size() * sizeof(float), "scores"));
   RH_TRY_STATUS(
       check(cudaMemcpyAsync(targets_.as<void>(), targets.data(), bytes, cudaMemcpyHostToDevice, stream_),
             "copying target tokens to the GPU"));
@@ -314,14 +352,34 @@ Status CudaBackend::pool(const RowShape& shape, const float* rows, std::span<con
   std::vector<int32_t> begins{0};
   for (const int32_t count : pools) begins.push_back(begins.back() + count);
   const size_t bytes = begins.size() * sizeof(int32_t);
-  RH_TRY_STATUS(targets_.reserve(bytes, "pools of output rows"));
-  RH_TRY_STATUS(scores_.reserve(pools.size() * static_cast<size_t>(shape.features) * sizeof(float), "pools"));
   RH_TRY_STATUS(
       check(cudaMemcpyAsync(targets_.as<void>(), begins.data(), bytes, cudaMemcpyHostToDevice, stream_),
             "copying pools to the GPU"));
   pool_rows({static_cast<int>(pools.size()), shape.features}, rows, targets_.as<const int32_t>(),
             scores_.as<float>(), stream_);
   return check(cudaGetLastError(), "adding up output rows");
+}
+
+// Room for what result_of() takes; refuses what does not fit together.
+Status CudaBackend::reserve_results(const Program& program, const BatchInput& batch) {
+  RowShape shape = shape_of(program, program.result);
+  if (!batch.pools.empty()) {
+    shape.rows = static_cast<int>(batch.pools.size());
+    RH_TRY_STATUS(targets_.reserve((batch.pools.size() + 1) * sizeof(int32_t), "pools of output rows"));
+    const size_t sums = batch.pools.size() * static_cast<size_t>(shape.features);
+    RH_TRY_STATUS(scores_.reserve(sums * sizeof(float), "pools"));
+  }
+  if (!batch.targets.empty()) {
+    if (static_cast<int64_t>(batch.targets.size()) != shape.rows) {
+      return make_error(ErrorKind::kInternal, "{} targets for {} output rows", batch.targets.size(),
+                        shape.rows);
+    }
+    RH_TRY_STATUS(targets_.reserve(batch.targets.size() * sizeof(int32_t), "target tokens"));
+    RH_TRY_STATUS(scores_.reserve(batch.targets.size() * sizeof(float), "scores"));
+    shape.features = 1;
+  }
+  const size_t values = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.features);
+  return result_.reserve(values * sizeof(float), "results");
 }
 
 Result<std::span<const float>> CudaBackend::result_of(const Program& program, const BatchInput& batch) {
@@ -334,15 +392,11 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program, co
     shape.rows = static_cast<int>(batch.pools.size());
   }
   if (!targets.empty()) {
-    if (static_cast<int64_t>(targets.size()) != shape.rows) {
-      return make_error(ErrorKind::kInternal, "{} targets for {} output rows", targets.size(), shape.rows);
-    }
     RH_TRY_STATUS(score(shape, from, targets));
     from = scores_.as<const float>();
     shape.features = 1;
   }
   const size_t values = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.features);
-  RH_TRY_STATUS(result_.reserve(values * sizeof(float), "results"));
   if (values > 0) {
     RH_TRY_STATUS(
         check(cudaMemcpyAsync(result_.data(), from, values * sizeof(float), cudaMemcpyDeviceToHost, stream_),
@@ -372,7 +426,25 @@ Status CudaBackend::multiply(const Program& program, const Op& op) {
   return gemm_->run(call, stream_);
 }
 
-void CudaBackend::attend(const Program& program, const Op& op) {
+// This shard's attention becomes that over every shard's pages.
+Status CudaBackend::exchange(DeviceAttend& call, DeviceValue out) {
+  const int rows = call.plan.rows;
+  const size_t floats = shard_part_floats(rows, call.heads, call.shape.head_dim);
+  RH_TRY_STATUS(options_.group->all_gather(shares_.as<std::byte>(), floats * sizeof(float), stream_));
+  ShardMerge merge;
+  merge.shards = options_.group->members();
+  merge.rows = rows;
+  merge.heads = call.heads;
+  merge.head_dim = call.shape.head_dim;
+  merge.parts = shares_.as<const float>();
+  merge.part_floats = static_cast<int64_t>(floats);
+  merge.out = out;
+  merge.lse = attention_.lse();
+  merge_shards(merge, stream_);
+  return {};
+}
+
+Status CudaBackend::attend(const Program& program, const Op& op) {
   const AttendLayer& layer = options_.layers[op.layer];
   const PlanOffsets& offsets = packer_.offsets();
   const PlanSizes& sizes = packer_.sizes();
@@ -405,10 +477,18 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   call.v_stride = stride(program, op.in[2]);
   call.out = device_value(program, op.out);
   attention_.write(call, sizes, mass_kept_, stream_);
-  if (op.writes_only && !mass_kept_) return;
+  if (op.writes_only && !mass_kept_) return {};
   if (op_clock_) op_clock_->mark("attention", 0, stream_);
+  const DeviceValue out = call.out;
+  if (options_.group) {
+    const size_t part = shard_part_floats(sizes.rows, call.heads, call.shape.head_dim);
+    float* const own = shares_.as<float>() + part * static_cast<size_t>(options_.group->member());
+    call.out = {own, Element::kF32};
+    call.lse = own + int64_t{sizes.rows} * call.heads * call.shape.head_dim;
+  }
   attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
-  if (!mass_kept_) return;
+  if (options_.group) RH_TRY_STATUS(exchange(call, out));
+  if (!mass_kept_) return {};
   MassTarget target;
   target.sequences = plan_.at<const DeviceSequence>(offsets.sequences);
   target.sequence_count = sizes.sequences;
@@ -416,6 +496,7 @@ void CudaBackend::attend(const Program& program, const Op& op) {
   target.most_references = sizes.most_references;
   target.mass = mass_.as<double>();
   attention_.add_mass(call, target, stream_);
+  return {};
 }
 
 Status CudaBackend::execute(const Program& program, const Op& op) {
@@ -462,52 +543,12 @@ Status CudaBackend::execute(const Program& program, const Op& op) {
       to_bf16(shape, in(0), data(program, op.out), stream_);
       break;
     case OpKind::kAttend:
-      attend(program, op);
-      break;
+      return attend(program, op);
   }
   return {};
 }
 
-struct DeviceCheck {
-  std::string reason;
-  std::string name;
-};
-
-DeviceCheck look_for_device() {
-  int count = 0;
-  const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code != cudaSuccess || count == 0) {
-    return {fmt::format("no NVIDIA GPU can be used here ({}): use --device cpu",
-                        code == cudaSuccess ? "none is visible" : cudaGetErrorString(code)),
-            ""};
-  }
-  cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
-    return {"the GPU does not answer: use --device cpu", ""};
-  }
-  if (properties.major != 9 || properties.minor != 0) {
-    return {fmt::format(
-                "{} has compute capability {}.{}; this program is built for 9.0 (Hopper): use --device cpu",
-                properties.name, properties.major, properties.minor),
-            ""};
-  }
-  return {"", properties.name};
-}
-
-const DeviceCheck& device_check() {
-  static const DeviceCheck found = look_for_device();
-  return found;
-}
-
 }  // namespace
-
-const std::string& why_no_device() {
-  return device_check().reason;
-}
-
-std::string device_name() {
-  return device_check().name;
-}
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions options, OpClock* clock) {
   return CudaBackend::make(std::move(options), clock);

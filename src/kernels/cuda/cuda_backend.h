@@ -1,5 +1,5 @@
 // The CUDA back end: bf16 weights, cuBLASLt products and our own attention where the pages lie, on one NVIDIA
-// GPU of compute capability 9.0 (the first one that is visible).
+// GPU of compute capability 9.0 (BackendOptions::device, of those that are visible).
 //
 // Weights are dequantised when they are added: F32 and F16 files to float32 (their products round to tf32, as
 // exact as F16 is), all others to bf16. The residual stream is float32. Pages must lie in new_page_memory().
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "kernels/graph.h"
@@ -20,6 +21,9 @@ const std::string& why_no_device();
 
 // The GPU's own name, such as "NVIDIA H200"; empty without one.
 std::string device_name();
+
+// Whether these GPUs, numbered from 0, are there and alike: of one kind, with as many processors each.
+Status check_devices(std::span<const int> gpus);
 
 class OpClock;
 

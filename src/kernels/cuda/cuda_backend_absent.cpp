@@ -1,6 +1,7 @@
 // The CUDA back end of a build without CUDA.
 #include "kernels/cuda/code_search.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/sharded_cuda.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -14,11 +15,19 @@ std::string device_name() {
   return {};
 }
 
+Status check_devices(std::span<const int>) {
+  return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
+}
+
+Result<std::unique_ptr<Backend>> make_sharded_cuda_backend(BackendOptions, std::span<const int>) {
+  return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
+}
+
 Result<std::unique_ptr<Backend>> make_cuda_backend(BackendOptions, OpClock*) {
   return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
 }
 
-Result<std::unique_ptr<CodeSearch>> make_code_search(int) {
+Result<std::unique_ptr<CodeSearch>> make_code_search(int, int) {
   return make_error(ErrorKind::kUnsupported, "{}", why_no_device());
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/device_scope.h"
 #include "kernels/cuda/page_gather.h"
 #include "kernels/cuda/pinned_page_memory.h"
 #include "kernels/page_sum.h"
@@ -29,11 +30,13 @@ bool in_units(const PageMemory::CopyIn& copy) {
 
 class DevicePageMemory final : public PageMemory {
  public:
+  explicit DevicePageMemory(int device) : device_(device) {}
   ~DevicePageMemory() override {
     if (stream_) cudaStreamDestroy(stream_);
   }
 
   Result<std::byte*> reserve(size_t bytes) override {
+    const DeviceScope scope(device_);
     RH_TRY_STATUS(check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a copy stream"));
     RH_TRY_STATUS(region_.allocate(bytes, "pages of keys and values (--kv-cap)"));
     return region_.as<std::byte>();
@@ -42,6 +45,7 @@ class DevicePageMemory final : public PageMemory {
   bool host_addressable() const override { return false; }
 
   uint64_t suggested_bytes() const override {
+    const DeviceScope scope(device_);
     size_t free = 0;
     size_t total = 0;
     cudaMemGetInfo(&free, &total);
@@ -59,6 +63,7 @@ class DevicePageMemory final : public PageMemory {
   }
   Status copy_all_in(std::span<const CopyIn> copies) override {
     std::lock_guard lock(mutex_);
+    const DeviceScope scope(device_);
     const Status status = carry_in(copies);
     // What is on the way still reads and writes the caller's memory.
     if (!status.ok()) cudaStreamSynchronize(stream_);
@@ -66,6 +71,7 @@ class DevicePageMemory final : public PageMemory {
   }
   Status copy_all_out(std::span<const CopyOut> copies) override {
     std::lock_guard lock(mutex_);
+    const DeviceScope scope(device_);
     for (const CopyOut& one : copies) {
       RH_TRY_STATUS(start(one.to.data(), one.from, one.to.size(), cudaMemcpyDeviceToHost));
     }
@@ -90,10 +96,12 @@ class DevicePageMemory final : public PageMemory {
 
   Status copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     std::lock_guard lock(mutex_);
+    const DeviceScope scope(device_);
     RH_TRY_STATUS(start(to, from, bytes, kind));
     return finish();
   }
 
+  int device_;
   std::mutex mutex_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer region_;
@@ -183,8 +191,8 @@ Status DevicePageMemory::start_sums(std::span<const CopyIn> copies, std::span<co
 
 }  // namespace
 
-std::unique_ptr<PageMemory> device_page_memory() {
-  return std::make_unique<DevicePageMemory>();
+std::unique_ptr<PageMemory> device_page_memory(int device) {
+  return std::make_unique<DevicePageMemory>(device);
 }
 
 }  // namespace rhapsode::kernels::cuda

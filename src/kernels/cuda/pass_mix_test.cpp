@@ -1,6 +1,6 @@
 // Passes of every size and goal, one after the other, as an engine mixes them: a pass that is replayed from a
-// graph has to equal the same pass launched kernel by kernel. Needs a GPU; also what compute-sanitizer is run
-// over.
+// graph has to equal the same pass launched kernel by kernel, and so does one whose pages are spread over
+// several shards. Needs a GPU; also what compute-sanitizer is run over.
 #include <fmt/format.h>
 #include <ggml.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,8 @@
 
 #include "kernels/attend_test_support.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/nccl_library.h"
+#include "kernels/cuda/sharded_cuda.h"
 #include "kernels/element.h"
 
 namespace rhapsode::kernels::cuda {
@@ -90,7 +92,8 @@ struct LayerWeights {
 // A backend with its pages. Two of them get the same passes.
 class Side {
  public:
-  Side(const Model& model, bool graphs) : model_(model) {
+  // `gpus`: of its shards; empty: one back end without any.
+  Side(const Model& model, bool graphs, std::span<const int> gpus = {}) : model_(model) {
     BackendOptions options;
     options.kv = {kLayers, model.shape.kv_heads, model.shape.head_dim, KvType::kF16};
     options.layers.resize(kLayers);
@@ -101,7 +104,8 @@ class Side {
     }
     options.layer_times = !graphs;  // such passes are launched kernel by kernel
     kv_ = options.kv;
-    auto made = make_cuda_backend(std::move(options));
+    auto made = gpus.empty() ? make_cuda_backend(std::move(options))
+                             : make_sharded_cuda_backend(std::move(options), gpus);
     if (!made.ok()) {
       fail(made.error());
       return;
@@ -123,6 +127,7 @@ class Side {
   Result<std::span<const float>> run(const BatchInput& batch, Goal goal) {
     return backend_->run(batch, recipes_[goal]);
   }
+  Result<std::span<const double>> mass(int sequence) const { return backend_->mass_per_token(sequence); }
 
  private:
   void fail(const Error& error) { ADD_FAILURE() << error.message; }
@@ -190,12 +195,14 @@ class Side {
   void make_pages() {
     memory_ = backend_->new_page_memory();
     pages_.resize(kContextPages + kMostSequences * kPagesOfSequence);
-    const auto region = memory_->reserve(pages_.size() * kv_.block_bytes());
-    if (!region.ok()) return fail(region.error());
+    const auto regions = memory_->reserve_each(pages_.size() * kv_.block_bytes());
+    if (!regions.ok()) return fail(regions.error());
     // What nobody wrote is never used, whatever it says.
     const std::vector<std::byte> nothing(kv_.block_bytes(), std::byte{0xff});
     for (size_t i = 0; i < pages_.size(); ++i) {
-      pages_[i].data = region.value() + i * kv_.block_bytes();
+      const size_t device = i * 7 % 5 % regions->size();
+      pages_[i].device = static_cast<int32_t>(device);
+      pages_[i].data = regions.value()[device] + i * kv_.block_bytes();
       if (Status status = memory_->copy_in(pages_[i].data, nothing); !status.ok()) fail(status.error());
       for (int slot = 0; slot < kPageTokens; ++slot) {
         pages_[i].positions[static_cast<size_t>(slot)] = static_cast<int32_t>(i) * kPageTokens + slot;
@@ -221,6 +228,7 @@ struct Pass {
   int outputs = 1;  // the last ones of each
   bool scored = false;
   bool fills_context = false;
+  bool mass = false;
   std::vector<int> read;  // pages of the context, one after the other for their reader
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
@@ -289,9 +297,14 @@ Result<std::vector<float>> run(Side& side, const Pass& pass) {
     for (int row = pass.rows - pass.outputs; row < pass.rows; ++row) outputs.push_back(s * pass.rows + row);
   }
   RH_TRY(const std::span<const float> result,
-         side.run({pass.tokens, &plan, outputs, false, pass.targets}, pass.goal));
+         side.run({pass.tokens, &plan, outputs, pass.mass, pass.targets}, pass.goal));
   for (int i = 0; pass.fills_context && i < kContextPages; ++i) side.context_page(i)->count = kPageTokens;
-  return std::vector<float>(result.begin(), result.end());
+  std::vector<float> all(result.begin(), result.end());
+  for (int s = 0; pass.mass && s < pass.sequences; ++s) {
+    RH_TRY(const std::span<const double> mass, side.mass(s));
+    for (const double one : mass) all.push_back(static_cast<float>(one));
+  }
+  return all;
 }
 
 void expect_alike(const Pass& pass, Side& replayed, Side& launched) {
@@ -329,6 +342,57 @@ TEST_P(MixedPasses, ReplayedEqualLaunched) {
                              pass.read.size()));
     expect_alike(pass, replayed, launched);
   }
+}
+
+// Passes of some shards, side by side with one back end.
+void expect_sharded_as_one(const Model& model, const std::vector<int>& gpus, int passes) {
+  Random random(11);
+  Side one(model, false);
+  Side sharded(model, true, gpus);
+  ASSERT_FALSE(::testing::Test::HasFailure());
+  Pass context = context_pass();
+  draw_tokens(random, context);
+  expect_alike(context, sharded, one);
+  for (int i = 0; i < passes && !::testing::Test::HasFailure(); ++i) {
+    Pass pass = random_pass(random);
+    pass.mass = pass.goal != kGoals && uniform(random, 0, 2) == 0;
+    draw_tokens(random, pass);
+    SCOPED_TRACE(
+        fmt::format("pass {} on {} shards: goal {}, {} sequences of {} rows, {} outputs, {} pages read{}", i,
+                    gpus.size(), static_cast<int>(pass.goal), pass.sequences, pass.rows, pass.outputs,
+                    pass.read.size(), pass.mass ? ", mass" : ""));
+    expect_alike(pass, sharded, one);
+  }
+}
+
+TEST_P(MixedPasses, ShardsOnOneGpuEqualOne) {
+  if (!why_no_device().empty()) GTEST_SKIP() << why_no_device();
+  Random random(7);
+  const Model model(GetParam(), random);
+  expect_sharded_as_one(model, {0, 0}, 60);
+  expect_sharded_as_one(model, {0, 0, 0}, 60);
+}
+
+// With as many GPUs as there are; one exchanges with itself.
+TEST_P(MixedPasses, ShardsThatNcclJoinsEqualOne) {
+  if (!why_no_device().empty()) GTEST_SKIP() << why_no_device();
+  const auto nccl = nccl_library();
+  if (!nccl.ok()) GTEST_SKIP() << nccl.error().message;
+  Random random(7);
+  const Model model(GetParam(), random);
+  expect_sharded_as_one(model, {0}, 60);
+  for (std::vector<int> gpus = {0, 1}; check_devices(gpus).ok();
+       gpus.push_back(static_cast<int>(gpus.size()))) {
+    expect_sharded_as_one(model, gpus, 60);
+  }
+}
+
+TEST(ShardedCuda, RefusesGpusThatAreNotThere) {
+  if (!why_no_device().empty()) GTEST_SKIP() << why_no_device();
+  const auto refused = make_sharded_cuda_backend({}, std::vector<int>{0, 4096});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(refused.error().message.find("4096"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace
