@@ -8,8 +8,9 @@
 // finds itself gone from the pages and, on a GPU, in the host's memory. Rows: `full` (passages as text, no
 // prefix cache), `reuse` and `blend` (15 %) from the pages, from the host's memory beside a GPU, and from
 // disk: opened anew, with the system's file cache let go as far as the system does so. Medians over `runs`,
-// each with a question of its own. --load: requests at Poisson times, one memory; the highest rate at which
-// 95 % of them have their first token within twice the time of one undisturbed `full`.
+// each with a question of its own; `new length`: of a number of tokens that no pass had yet. --load: requests
+// at Poisson times, one memory; the highest rate at which 95 % of them have their first token within twice
+// the time of one undisturbed `full`.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr int kSets = 3;
 constexpr double kPoolSets = 2.5;
+constexpr double kLoadPoolSets = 6;
 constexpr double kLateness = 2;  // of the undisturbed full one
 constexpr int kLoadRequests = 32;
 constexpr double kInTime = 0.95;
@@ -81,7 +83,10 @@ class Bench {
     RH_TRY_STATUS(open(pool_bytes_));
     RH_TRY_STATUS(measure_resident());
     RH_TRY_STATUS(measure_disk());
-    if (arguments_.load) RH_TRY_STATUS(measure_load());
+    if (!arguments_.load) return {};
+    // Requests that come while others are told read other passages beside them.
+    RH_TRY_STATUS(open(static_cast<uint64_t>(kLoadPoolSets / kPoolSets * static_cast<double>(pool_bytes_))));
+    RH_TRY_STATUS(measure_load());
     return {};
   }
 
@@ -162,17 +167,21 @@ class Bench {
   }
 
   Status row(const char* name, const char* from, const std::vector<Answer>& answers) {
-    std::vector<double> ttft, load, blend;
+    std::vector<double> ttft, route, load, blend, prefill;
     for (const Answer& answer : answers) {
       ttft.push_back(answer.timing.ttft_ms);
+      route.push_back(answer.timing.route_ms);
       load.push_back(answer.timing.load_ms);
       blend.push_back(answer.timing.blend_ms);
+      prefill.push_back(answer.timing.prefill_ms);
     }
     if (full_ms_ == 0) full_ms_ = median(ttft);
     RH_TRY(const MemoryStats stats, memory_->stats());
     fmt::print(
-        "{:6} {:22} TTFT {:8.1f} ms, {:5.1f} x; loading {:7.1f} ms, choosing {:6.1f} ms; made from text {}\n",
-        name, from, median(ttft), full_ms_ / median(ttft), median(load), median(blend), stats.kv_misses);
+        "{:6} {:22} TTFT {:8.1f} ms, {:5.1f} x; passages {:5.1f}, loading {:7.1f}, choosing {:6.1f}, passes "
+        "{:6.1f} ms; made from text {}\n",
+        name, from, median(ttft), full_ms_ / median(ttft), median(route), median(load), median(blend),
+        median(prefill), stats.kv_misses);
     std::cout << std::flush;
     return {};
   }
@@ -195,9 +204,23 @@ class Bench {
         pages.push_back(std::move(second));
       }
       RH_TRY_STATUS(row(name, "pages", pages));
+      RH_TRY_STATUS(measure_new_lengths(policy, name));
       RH_TRY_STATUS(row(name, "host memory beside", beside));
     }
     return {};
+  }
+
+  // Questions of lengths that no pass had yet.
+  Status measure_new_lengths(ReadPolicy policy, const char* name) {
+    std::vector<Answer> answers;
+    for (int i = 0; i < arguments_.runs; ++i) {
+      AskOptions ask = asking(sets_[(arguments_.runs - 1) % kSets], policy);
+      ++new_lengths_;
+      for (int word = 0; word < new_lengths_; ++word) ask.question += " Think of it.";
+      RH_TRY(Answer answer, memory_->ask(ask));
+      answers.push_back(std::move(answer));
+    }
+    return row(name, "pages, new length", answers);
   }
 
   Status discard(const PassageSet& set, ReadPolicy policy) {
@@ -268,7 +291,8 @@ class Bench {
     double full_rate = 0;
     for (const auto& [policy, name] : {std::pair{ReadPolicy::kFull, "full"}, kStored[0], kStored[1]}) {
       double held = 0;
-      // From half of what `full` alone could do, by steps of 1.25.
+      for (const PassageSet& set : sets_) RH_TRY_STATUS(discard(set, policy));
+      // From a fifth of what `full` alone could do, by steps of 1.25.
       for (double rate = policy == ReadPolicy::kFull ? 200 / full_ms_ : full_rate;; rate *= 1.25) {
         RH_TRY(const double late, late_share(policy, rate, limit_ms));
         if (late > 1 - kInTime) break;
@@ -291,6 +315,7 @@ class Bench {
   int set_tokens_ = 0;
   int passages_ = 0;
   int asked_ = 0;
+  int new_lengths_ = 0;
   double bytes_of_token_ = 0;
   uint64_t pool_bytes_ = 0;
   double full_ms_ = 0;

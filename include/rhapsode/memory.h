@@ -5,7 +5,8 @@
 // process writes at a time (add, forget, import), any number read. What was stored is never lost or half
 // visible: every change becomes visible in one commit, and a killed add() goes on where it was.
 // Ownership: keeps a reference to its engine, which outlives it. Threads: every function may be called from
-// any thread, but not from within on_text; calls wait for one another. Errors: sentences that name what,
+// any thread, but not from within on_text; calls wait for one another, except that those that only read go
+// on while an ask()'s answer is being generated, further answers included. Errors: sentences that name what,
 // where and what to do.
 #pragma once
 

@@ -389,7 +389,10 @@ std::vector<Kernel> kernels_for_few(const Case& c, bool variants) {
 
 std::vector<Kernel> kernels_for_many(const Case& c, bool variants) {
   const int group = c.heads / c.kv_heads;
-  std::vector<Kernel> kernels{{"3 ring", ring_tile_rows(c.head_dim, group), attend_ring}};
+  std::vector<Kernel> kernels{{"3 ring", ring_tile_rows(c.head_dim, group),
+                               [](const DeviceAttend& call, const TileList& tiles, cudaStream_t stream) {
+                                 attend_ring(call, {tiles}, stream);
+                               }}};
   for (const lab::RingVariant& variant : lab::ring_variants()) {
     if (!variants || variant.head_dim != c.head_dim) continue;
     kernels.push_back({fmt::format("3 ring, {}", variant.name), variant.queries / group, variant.launch});

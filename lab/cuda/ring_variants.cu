@@ -9,7 +9,10 @@ namespace {
 template <int kDim, int kGroups, int kStages, bool kTurns>
 constexpr RingVariant variant(const char* name) {
   using Config = RingConfig<KvType::kF16, kDim, kGroups, kStages, kTurns>;
-  return {name, kDim, Config::kQueries, launch_ring<Config>};
+  return {name, kDim, Config::kQueries,
+          [](const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
+            launch_ring<Config>(attend, {tiles}, stream);
+          }};
 }
 
 constexpr RingVariant kVariants[] = {

@@ -5,6 +5,7 @@
 // time, under the memory's lock.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,7 +57,8 @@ class Memory::Asking {
   Result<recall::Route> look_for(const std::string& query, int count);
   void note_joined(size_t index);  // in what is read
   // Puts it last into what is read; false when the budget is full.
-  Result<bool> take(FoundPassage passage, Reading& reading) const;
+  Result<bool> take(FoundPassage passage, Reading& reading);
+  Status look_up_kinds(std::span<const FoundPassage> found);  // of documents, all in one query
   void choose_policy();
   Status place();
   Status set_places();
@@ -70,6 +72,7 @@ class Memory::Asking {
   std::vector<int32_t> prompt() const;
   Status read_into(State& state);  // runs, and what is evaluated within them
   Result<std::shared_ptr<State>> reader(Request request);
+  Result<Response> read_and_generate();
   Result<Response> generate();
   // Usage of a reading, and how each passage came to be read.
   void account(const Reading& reading, const Usage& spent);
@@ -99,7 +102,8 @@ class Memory::Asking {
   AskOptions options_;    // the question as it is told to the model
   std::string question_;  // as asked
   Impl::QuestionTimes times_;
-  BlendOptions blend_options_;  // as asked for, or as the verdict says
+  std::map<std::string, text::DocumentKind> kinds_;  // of sources, as far as looked up
+  BlendOptions blend_options_;                       // as asked for, or as the verdict says
   int64_t begin_ns_;
   int64_t first_text_ns_ = 0;
   std::string begin_text_;  // of options_.begin

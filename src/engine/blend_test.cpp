@@ -153,8 +153,13 @@ TEST_F(BlendTest, EverySelectorRanksTokensOnceAndNoneOfAnExactPassage) {
       ASSERT_TRUE(p >= 1 && p < 4 && t >= 0 && t < read_[p].size()) << to_string(kind);
     }
     EXPECT_EQ(ranking->size(), 70u + 3 + 64) << to_string(kind);
-    // The same again gives the same.
+    // The same again gives the same, and fewer are the first of them.
     EXPECT_EQ(*selector->rank(context()), *ranking) << to_string(kind);
+    for (const size_t most : {size_t{0}, size_t{1}, size_t{20}, size_t{100}, size_t{1000}}) {
+      recall::Ranking first = *ranking;
+      first.resize(std::min(first.size(), most));
+      EXPECT_EQ(*selector->rank(context(), most), first) << to_string(kind) << " " << most;
+    }
   }
 }
 
@@ -250,6 +255,119 @@ TEST_F(BlendTest, BlendingEveryTokenIsFullAttentionByteForByte) {
     const Response response = run(blend(kind, 1.0), 1);
     ASSERT_EQ(response.tokens.size(), 1u);
     EXPECT_EQ(response.tokens[0].logits, expected) << to_string(kind);
+  }
+}
+
+// Host memory that claims to be a device's.
+class CheaplyCopied final : public kernels::PageMemory {
+ public:
+  Result<std::byte*> reserve(size_t bytes) override { return host_->reserve(bytes); }
+  bool host_addressable() const override { return true; }
+  uint64_t suggested_bytes() const override { return host_->suggested_bytes(); }
+  Status copy_in(std::byte* to, std::span<const std::byte> from) override { return host_->copy_in(to, from); }
+  Status copy_out(const std::byte* from, std::span<std::byte> to) override {
+    return host_->copy_out(from, to);
+  }
+  Status copy_within(const std::byte* from, std::byte* to, size_t bytes) override {
+    ++copies;
+    return host_->copy_within(from, to, bytes);
+  }
+  bool copies_cheaply() const override { return true; }
+
+  static inline int copies = 0;
+
+ private:
+  std::unique_ptr<kernels::PageMemory> host_ = kernels::host_page_memory();
+};
+
+// What takes the places of stale tokens in private copies is what masks and pages of its own give, and the
+// shared pages stay as they are.
+TEST_F(BlendTest, TokensRewrittenInPrivateCopiesAreTheSameBlend) {
+  const auto texts = [] {
+    return std::vector<PassageTokens>{passage(50, 1), passage(70, 2), passage(30, 3), passage(150, 4)};
+  };
+  std::map<double, Response> masked;
+  std::vector<float> full;
+  for (const bool cheaply : {false, true}) {
+    encoded_.clear();
+    read_.clear();
+    open(/*deterministic=*/true,
+         cheaply ? std::unique_ptr<kernels::PageMemory>(std::make_unique<CheaplyCopied>()) : nullptr);
+    read(texts());
+    const auto before = page_hashes();
+    for (const double share : {0.1, 0.3, 1.0}) {
+      CheaplyCopied::copies = 0;
+      const recall::Blend blended = blend(BlendSelector::kAttentionFirst, share);
+      Response response = run(blended, 6);
+      EXPECT_EQ(CheaplyCopied::copies > 0, cheaply);
+      ASSERT_EQ(response.tokens.size(), 6u);
+      if (!cheaply) {
+        masked[share] = std::move(response);
+        continue;
+      }
+      EXPECT_EQ(response.usage.cached_tokens, masked[share].usage.cached_tokens);
+      EXPECT_EQ(response.usage.evaluated_tokens, masked[share].usage.evaluated_tokens);
+      for (size_t t = 0; t < 6; ++t) {
+        const std::vector<float>& logits = response.tokens[t].logits;
+        for (size_t i = 0; i < logits.size(); ++i) {
+          ASSERT_NEAR(logits[i], masked[share].tokens[t].logits[i], 1e-4) << share << " " << t << " " << i;
+        }
+      }
+    }
+    EXPECT_EQ(page_hashes(), before);
+  }
+}
+
+TEST_F(BlendTest, WithoutRoomForPrivateCopiesTokensAreLeftOutOfSharedPages) {
+  encoded_.clear();
+  open(/*deterministic=*/true, std::make_unique<CheaplyCopied>());
+  read({passage(50, 1), passage(70, 2), passage(150, 4)});
+  // Tokens of every page.
+  const recall::Blend blended = blend(BlendSelector::kRandom, 0.3);
+  const Response copied = run(blended, 2);
+  // All but what the request needs at least.
+  const store::PagePoolStats stats = pool_->stats();
+  std::vector<store::PagePin> rest;
+  for (uint64_t i = stats.blocks_used; i + 4 < stats.blocks_total; ++i) rest.push_back(pool_->allocate());
+  CheaplyCopied::copies = 0;
+  const Response masked = run(blended, 2);
+  EXPECT_EQ(CheaplyCopied::copies, 0);
+  ASSERT_EQ(masked.tokens.size(), 2u);
+  for (size_t i = 0; i < masked.tokens[0].logits.size(); ++i) {
+    ASSERT_NEAR(masked.tokens[0].logits[i], copied.tokens[0].logits[i], 1e-4);
+  }
+}
+
+// A budget of rows in between: some tokens are rewritten by a later pass than others.
+TEST_F(BlendTest, ASequenceRewritesItsTokensInAnyStepAsAtOnce) {
+  read({passage(50, 1), passage(140, 2)});
+  const recall::Blend blended = blend(BlendSelector::kFirst, 0.3);
+  const auto evaluated = [&](int step) {
+    Sequence sequence(*pool_);
+    sequence.adopt_passage(*encoder_->prefix_pages(), prefix_tokens(), 0);
+    sequence.adopt_passage(read_[0].pages, read_[0].size(), read_[0].shift);
+    std::vector<store::PagePin> copies;
+    for (const store::PagePin& page : read_[1].pages) copies.push_back(pool_->copy(*page.get(), page->count));
+    sequence.adopt_passage(copies, read_[1].size(), read_[1].shift);
+    std::vector<kernels::RowWrite> places;
+    std::vector<int32_t> positions, tokens;
+    for (const int32_t token : blended.left_out[1]) {
+      places.push_back({copies[token / kPageTokens].get(), token % kPageTokens, true});
+      positions.push_back(read_[1].shift + token);
+    }
+    for (const recall::BlendedToken& token : blended.tokens) tokens.push_back(token.token);
+    tokens.insert(tokens.end(), question_.begin(), question_.end());
+    sequence.rewrite_tokens(positions, places);
+    EXPECT_EQ(sequence.scattered_left(), static_cast<int>(positions.size()));
+    const std::vector<float> logits = append(sequence, tokens, step);
+    EXPECT_EQ(sequence.scattered_left(), 0);
+    EXPECT_EQ(sequence.tokens(), prefix_tokens() + 190 + static_cast<int>(question_.size()));
+    return logits;
+  };
+  const std::vector<float> once = evaluated(1000);
+  for (const int step : {1, 7, 40}) {
+    const std::vector<float> steps = evaluated(step);
+    for (size_t i = 0; i < once.size(); ++i) ASSERT_NEAR(steps[i], once[i], 1e-4) << step << " " << i;
   }
 }
 

@@ -261,14 +261,14 @@ Conversation::~Conversation() = default;
 
 Result<std::unique_ptr<Conversation>> Conversation::open(Memory& memory, const ConversationOptions& options) {
   Memory::Impl& held = *memory.impl_;
-  std::lock_guard lock(held.mutex);
+  const std::lock_guard lock(held.gate);
   auto impl = std::make_unique<Impl>(memory, held, options);
   RH_TRY_STATUS(impl->set_up());
   return std::unique_ptr<Conversation>(new Conversation(std::move(impl)));
 }
 
 Result<std::unique_ptr<Conversation>> Conversation::fork(const std::string& name) {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   ConversationOptions options = impl_->options;
   options.name = name;
   options.fork_from = impl_->row.name;
@@ -306,7 +306,7 @@ Result<std::unique_ptr<Conversation>> Conversation::fork(const std::string& name
 }
 
 Result<std::vector<SaidMessage>> Conversation::history() {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   RH_TRY_STATUS(impl_->still_there());
   RH_TRY(const std::vector<store::MessageRow> rows, impl_->log.messages(impl_->row.id));
   std::vector<SaidMessage> history;
@@ -318,7 +318,7 @@ Result<std::vector<SaidMessage>> Conversation::history() {
 }
 
 Result<std::vector<SpilledPassage>> Conversation::passages() {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   RH_TRY_STATUS(impl_->still_there());
   RH_TRY(const std::vector<store::ConversationPassage> stored, impl_->log.passages(impl_->row.id));
   std::vector<SpilledPassage> passages;
@@ -335,7 +335,7 @@ Result<std::vector<SpilledPassage>> Conversation::passages() {
 }
 
 int Conversation::live_tokens() const {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   return impl_->live_tokens();
 }
 

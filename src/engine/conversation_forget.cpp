@@ -23,7 +23,7 @@ int64_t moved(int64_t token, int64_t begin, int64_t end) {
 }  // namespace
 
 Result<std::vector<DerivedAnswer>> Memory::derived(const ForgetOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const std::vector<std::string> names, impl_->names_of(options));
   return impl_->derived_answers(names);

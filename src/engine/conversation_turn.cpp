@@ -182,18 +182,18 @@ Result<AnswerScore> ConversationTurn::score(const std::string& answer, int most_
 }
 
 Result<Reply> Conversation::say(const SayOptions& options) {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   return ConversationTurn(*impl_, options).say();
 }
 
 Result<AnswerScore> Conversation::score(const SayOptions& options, const std::string& answer,
                                         int most_tokens) {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   return ConversationTurn(*impl_, options).score(answer, most_tokens);
 }
 
 Result<Reply> Conversation::note(const NotedMessage& noted) {
-  std::lock_guard lock(impl_->memory.mutex);
+  const std::lock_guard lock(impl_->memory.gate);
   Impl& conversation = *impl_;
   const int64_t begin = now_ns();
   RH_TRY_STATUS(check_message(noted.text, noted.speaker));

@@ -190,12 +190,12 @@ Status Memory::Impl::make_parts(const std::string& instruction) {
   kv.add("numerics", rounding.empty() ? numerics_class(engine->options.weights) : rounding);
   RH_TRY(kv_fingerprint, kv.finish());
   encoder = std::make_unique<recall::Encoder>(*passes, *frame);
-  const int threads = engine->options.threads > 0 ? engine->options.threads : usable_cores();
-  RH_TRY(finder, make_finder(whitening->dimensions(), threads));
+  host_threads = engine->options.threads > 0 ? engine->options.threads : usable_cores();
+  RH_TRY(finder, make_finder(whitening->dimensions(), host_threads));
   router = std::make_unique<recall::Router>(*encoder, *frame, *whitening, *finder);
   tier = std::make_unique<recall::KvTier>(
       *passes, *encoder, kv_fingerprint,
-      recall::KvTierOptions{stored_kv, engine->ram_pool.get(), std::min(threads, kMostDiskThreads)});
+      recall::KvTierOptions{stored_kv, engine->ram_pool.get(), std::min(host_threads, kMostDiskThreads)});
   // At most half of the engine's pages: the rest is for what requests compute themselves.
   tier->set_cap(engine->pool->stats().cap_bytes / 2);
   engine->scheduler->set_reclaimer(this, [this](int blocks) { return tier->reclaim(blocks); });
@@ -310,7 +310,7 @@ const std::filesystem::path& Memory::folder() const {
 }
 
 Result<AddPlan> Memory::plan(const AddOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY(const AddPlan plan, impl_->ingester()->plan(options));
   impl_->planned_tokens = plan.tokens;
@@ -318,7 +318,7 @@ Result<AddPlan> Memory::plan(const AddOptions& options) {
 }
 
 Result<AddReport> Memory::add(const AddOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   if (impl_->options.read_only) {
     return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",

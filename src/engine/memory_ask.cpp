@@ -73,7 +73,7 @@ Result<std::vector<FoundPassage>> Memory::Impl::found(std::span<const recall::Ra
 }
 
 Result<std::vector<FoundPassage>> Memory::search(const std::string& question, const SearchOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const Impl::QuestionTimes times,
@@ -84,7 +84,8 @@ Result<std::vector<FoundPassage>> Memory::search(const std::string& question, co
   route_options.keywords = options.keywords;
   RH_TRY(const RoutePlan plan, impl_->route_plan({options.judge, options.chain, options.links}, options.rank,
                                                  options.latent && options.keywords));
-  RH_TRY(const recall::Route route, impl_->route(question, route_options, plan));
+  RH_TRY(const recall::Route route,
+         impl_->with_room([&] { return impl_->route(question, route_options, plan); }));
   return impl_->found(route.ranked, times);
 }
 
@@ -94,11 +95,7 @@ Result<Answer> Memory::Asking::run() {
   answer_.timing.route_ms = ms_between(begin_ns_, now_ns());
   if (!fit) return abstained();
   RH_TRY_STATUS(place());
-  RH_TRY_STATUS(load());
-  RH_TRY_STATUS(blend());
-  trace_.routings.front().route_ms = answer_.timing.route_ms;
-  trace_.routings.front().read_ms = answer_.timing.load_ms + answer_.timing.blend_ms;
-  RH_TRY(const Response response, generate());
+  RH_TRY(const Response response, memory_.with_room([&] { return read_and_generate(); }));
   const bool read = !reading_.passages.empty();
   answer_.abstained = options_.abstain && read && recall::is_refusal(answer_.text);
   const bool citable = read && !answer_.abstained && response.finish != FinishReason::kCancelled;
@@ -112,6 +109,26 @@ Result<Answer> Memory::Asking::run() {
   if (options_.trace) answer_.trace = std::move(trace_);
   answer_.timing.total_ms = ms_between(begin_ns_, now_ns());
   return std::move(answer_);
+}
+
+Result<Response> Memory::Asking::read_and_generate() {
+  const auto read = [&]() -> Result<Response> {
+    RH_TRY_STATUS(load());
+    RH_TRY_STATUS(blend());
+    trace_.routings.front().route_ms = answer_.timing.route_ms;
+    trace_.routings.front().read_ms = answer_.timing.load_ms + answer_.timing.blend_ms;
+    return generate();
+  };
+  Result<Response> response = read();
+  if (response.ok()) return response;
+  reading_.pages.clear();
+  reading_.misses.clear();
+  reading_.blend = {};
+  // What was told cannot be told again.
+  if (first_text_ns_ != 0 && Impl::lacks_room(response.error())) {
+    return make_error(ErrorKind::kInternal, "the answer broke off: {}", response.error().message);
+  }
+  return response;
 }
 
 Status Memory::Asking::check() const {
@@ -154,22 +171,26 @@ Status Memory::Asking::check() const {
   return {};
 }
 
-Result<bool> Memory::Asking::take(FoundPassage passage, Reading& reading) const {
+Status Memory::Asking::look_up_kinds(std::span<const FoundPassage> found) {
+  store::Selection wanted = times_.selection;
+  for (const FoundPassage& passage : found) {
+    if (kinds_.try_emplace(passage.passage.source, kind_of("")).second) {
+      wanted.sources.push_back(passage.passage.source);
+    }
+  }
+  if (wanted.sources.empty()) return {};
+  RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(wanted));
+  for (const store::SourceRow& row : rows) kinds_[row.record.name] = kind_of(row.record.kind);
+  return {};
+}
+
+Result<bool> Memory::Asking::take(FoundPassage passage, Reading& reading) {
   RH_TRY(PassageTokens tokens,
          memory_.tokenizer->tokens(passage.passage.id, passage.passage.header, passage.text));
   const auto count = static_cast<int>(tokens.tokens.size());
   if (options_.passages.empty() && reading.memory_tokens + count > options_.budget_tokens) return false;
-  const auto same =
-      std::find_if(reading.passages.begin(), reading.passages.end(),
-                   [&](const FoundPassage& other) { return other.passage.source == passage.passage.source; });
-  if (same != reading.passages.end()) {
-    reading.kinds.push_back(reading.kinds[static_cast<size_t>(same - reading.passages.begin())]);
-  } else {
-    store::Selection one = times_.selection;
-    one.sources = {passage.passage.source};
-    RH_TRY(const std::vector<store::SourceRow> rows, memory_.catalog->sources(one));
-    reading.kinds.push_back(kind_of(rows.empty() ? "" : rows.front().record.kind));
-  }
+  if (!kinds_.contains(passage.passage.source)) RH_TRY_STATUS(look_up_kinds(std::span(&passage, 1)));
+  reading.kinds.push_back(kinds_.at(passage.passage.source));
   reading.memory_tokens += count;
   reading.passages.push_back(std::move(passage));
   reading.tokens.push_back(std::move(tokens));
@@ -185,7 +206,7 @@ Result<bool> Memory::Asking::choose() {
   times_.selection.superseded |= !options_.passages.empty();
   recall::Route route;
   if (options_.passages.empty()) {
-    RH_TRY(route, look_for(question_, options_.most_passages));
+    RH_TRY(route, memory_.with_room([&] { return look_for(question_, options_.most_passages); }));
   } else {
     for (int64_t id : options_.passages) route.ranked.push_back({id, 0, 0, 0, 0, 0, std::nullopt});
     std::reverse(route.ranked.begin(), route.ranked.end());
@@ -194,6 +215,10 @@ Result<bool> Memory::Asking::choose() {
   TracedRouting& routing = trace_.routings.front();
   if (options_.trace && options_.passages.empty()) routing.found = found;
   routing.probe_tokens = route.probe_tokens;
+  RH_TRY_STATUS(look_up_kinds(found));
+  std::vector<recall::PassageTokenizer::Passage> texts;
+  for (const FoundPassage& one : found) texts.push_back({one.passage.id, one.passage.header, one.text});
+  RH_TRY_STATUS(memory_.tokenizer->prepare(texts, memory_.host_threads));
   for (FoundPassage& passage : found) RH_TRY_STATUS(take(std::move(passage), reading_));
   if (reading_.passages.empty() && !found.empty()) {
     return make_error(ErrorKind::kTooLarge,
@@ -211,11 +236,11 @@ Result<bool> Memory::Asking::choose() {
   // A question within a conversation may name nothing itself ("and why?").
   const bool judged = options_.abstain && options_.passages.empty() && options_.history.empty();
   if (!judged) return !reading_.passages.empty();
-  std::vector<std::string> texts;
+  std::vector<std::string> read;
   for (const FoundPassage& passage : reading_.passages) {
-    texts.push_back(passage.passage.header + "\n" + passage.text);
+    read.push_back(passage.passage.header + "\n" + passage.text);
   }
-  return !texts.empty() && !recall::is_unfit(recall::coverage_of(route.terms, texts));
+  return !read.empty() && !recall::is_unfit(recall::coverage_of(route.terms, read));
 }
 
 Result<recall::Route> Memory::Asking::look_for(const std::string& query, int count) {
@@ -292,7 +317,11 @@ Result<Response> Memory::Asking::generate() {
     };
   }
   RH_TRY(Generation generation, memory_.engine->start(state, prompt()));
-  while (state->wait_for_pause()) {
+  const auto paused = [&] {
+    const engine::SteppedOut told(memory_.gate);
+    return state->wait_for_pause();
+  };
+  while (paused()) {
     route_again(*state);
     memory_.engine->scheduler->submit(state);
   }
@@ -339,7 +368,7 @@ Result<AnswerScore> Memory::Asking::score(const std::string& answer, int most_to
 }
 
 Result<Answer> Memory::ask(const AskOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   if (options.hops > 1) return Hopping(*impl_, options).run();
@@ -347,7 +376,7 @@ Result<Answer> Memory::ask(const AskOptions& options) {
 }
 
 Result<AnswerScore> Memory::score(const AskOptions& options, const std::string& answer, int most_tokens) {
-  std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   return Asking(*impl_, options).score(answer, most_tokens);

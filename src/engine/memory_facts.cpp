@@ -165,7 +165,7 @@ Status Memory::Impl::record(const FactStatement& statement, FactReport& report) 
 }
 
 Result<FactReport> Memory::record(std::span<const FactStatement> statements) {
-  std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   if (impl_->options.read_only) {
     return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
@@ -180,7 +180,7 @@ Result<FactReport> Memory::record(std::span<const FactStatement> statements) {
 }
 
 Result<std::vector<FactInfo>> Memory::facts(const SourceFilter& filter) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const store::Selection selection, impl_->selection(filter));
   RH_TRY(const std::vector<store::FactRow> rows, impl_->catalog->facts(selection));

@@ -11,6 +11,7 @@
 
 #include "engine/engine_impl.h"
 #include "engine/engine_passes.h"
+#include "engine/memory_gate.h"
 #include "engine/verdict.h"
 #include "index/whitening.h"
 #include "recall/encoder.h"
@@ -61,6 +62,7 @@ struct Memory::Impl {
   std::string kv_fingerprint;  // of everything that changes KV bytes
   kernels::KvType stored_kv = kernels::KvType::kF16;
   uint64_t disk_cap_bytes = 0;
+  int host_threads = 1;
   std::unique_ptr<recall::PromptFrame> frame;
   std::unique_ptr<recall::PassageTokenizer> tokenizer;
   std::unique_ptr<index::Whitening> whitening;
@@ -75,7 +77,19 @@ struct Memory::Impl {
   double unchecked_reads = std::random_device()() / (std::random_device::max() + 1.0);
   uint64_t self_checks = 0;
   std::optional<engine::FoundVerdict> found_verdict;
-  std::mutex mutex;  // every call of Memory holds it
+  engine::MemoryGate gate;  // every call of Memory and of its conversations goes through it
+
+  // What `attempt` gives; again, each time that another answer has been told, while it finds no room for
+  // pages beside those of others. Between attempts it holds none.
+  template <class Attempt>
+  auto with_room(const Attempt& attempt) {
+    auto result = attempt();
+    while (!result.ok() && lacks_room(result.error()) && gate.wait_for_leave()) result = attempt();
+    return result;
+  }
+  static bool lacks_room(const Error& error) {
+    return error.kind == ErrorKind::kNoSpace || error.kind == ErrorKind::kTooLarge;
+  }
 
   Status set_up();
   // kInvalidArgument when the memory was opened without its model.

@@ -112,7 +112,7 @@ Result<store::SourceRow> find_source(const store::Catalog& catalog, const std::s
 }  // namespace
 
 Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(store::Selection selection, impl_->selection(filter));
   // A list shows what there is, and says what is superseded.
@@ -132,7 +132,7 @@ Result<std::vector<SourceInfo>> Memory::list(const SourceFilter& filter) {
 }
 
 Result<SourceDetail> Memory::show(const std::string& source, const SourceFilter& filter) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const store::Selection selection, impl_->selection(filter));
   SourceDetail detail;
@@ -162,7 +162,7 @@ Result<SourceDetail> Memory::show(const std::string& source, const SourceFilter&
 }
 
 Result<std::string> Memory::text(const std::string& source, const SourceFilter& filter) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY(const store::Selection selection, impl_->selection(filter));
   RH_TRY(const auto conversation, conversation_of(*impl_->catalog, source, filter.all_users));
@@ -230,7 +230,7 @@ Result<std::vector<std::string>> Memory::Impl::names_of(const ForgetOptions& ask
 }
 
 Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   if (impl_->options.read_only) {
     return make_error(ErrorKind::kInvalidArgument, "the memory {} is open for reading only",
@@ -268,7 +268,7 @@ Result<ForgetReport> Memory::forget(const ForgetOptions& options) {
 }
 
 Result<MemoryStats> Memory::stats(bool all_users) {
-  std::lock_guard lock(impl_->mutex);
+  const engine::BesideAnswers inside(impl_->gate);
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY_STATUS(impl_->needs_all_users(all_users, "what it takes"));
   RH_TRY(const store::CatalogStats stored, impl_->catalog->stats(impl_->kv_fingerprint));
@@ -311,7 +311,7 @@ Result<MemoryStats> Memory::stats(bool all_users) {
 }
 
 Result<VerifyReport> Memory::verify(const VerifyOptions& options) {
-  std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->gate);
   RH_TRY_STATUS(impl_->needs_model());
   RH_TRY_STATUS(impl_->catalog->refresh());
   RH_TRY_STATUS(impl_->needs_all_users(options.all_users, "checking it"));
@@ -369,7 +369,7 @@ Status Memory::Impl::verify_passage(int64_t id, VerifyReport& report) {
 }
 
 Status Memory::export_to(const std::filesystem::path& file, bool all_users) {
-  std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->gate);
   RH_TRY_STATUS(impl_->needs_all_users(all_users, "an export"));
   return store::export_memory(impl_->options.folder, file);
 }

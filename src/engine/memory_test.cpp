@@ -1,5 +1,10 @@
 // What a memory keeps: adding, updating, forgetting, healing.
+#include <fmt/format.h>
+
+#include <future>
+
 #include "engine/memory_fixture.h"
+#include "kernels/page.h"
 
 namespace rhapsode {
 namespace {
@@ -93,6 +98,93 @@ TEST_F(MemoryTest, KvIsMadeFromTextOnFirstReadAndKeptForTheNextProcess) {
   EXPECT_EQ(memory->stats()->kv_hits, 1u);
   EXPECT_EQ(memory->stats()->kv_misses, 0u);
   EXPECT_EQ(answer.usage.cached_tokens + answer.usage.evaluated_tokens, answer.usage.prompt_tokens);
+}
+
+// The engine waits within on_text until the other thread is through.
+TEST_F(MemoryTest, OthersReadTheMemoryWhileAnAnswerIsToldAndWritersWaitForIt) {
+  write("a.txt", paragraphs(6, "lamp"));
+  auto memory = open();
+  add(*memory);
+  std::future<void> writer;
+  AskOptions options = asking("Where is the lamp?", ReadPolicy::kReuse);
+  options.on_text = [&](std::string_view) {
+    if (writer.valid()) return true;
+    std::async(std::launch::async, [&] {
+      EXPECT_EQ(memory->list({})->size(), 1u);
+      EXPECT_EQ(memory->stats()->passages, 1u);
+    }).get();
+    writer = std::async(std::launch::async, [&] {
+      ForgetOptions forget;
+      forget.sources = {(folder_ / "docs/a.txt").string()};
+      EXPECT_TRUE(memory->forget(forget).ok());
+    });
+    EXPECT_EQ(writer.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+    return true;
+  };
+  EXPECT_EQ(ask(*memory, options).passages.size(), 1u);
+  ASSERT_TRUE(writer.valid());
+  writer.get();
+  EXPECT_TRUE(memory->list({})->empty());
+}
+
+TEST_F(MemoryTest, SeveralAnswersAreToldAtOnceAndEachIsItsOwn) {
+  write("a.txt", paragraphs(6, "lamp"));
+  write("b.txt", paragraphs(6, "boat"));
+  auto memory = open();
+  add(*memory);
+  const auto alone = [&](const char* question) {
+    return ask(*memory, asking(question, ReadPolicy::kReuse)).text;
+  };
+  const std::string lamp = alone("Where is the lamp?"), boat = alone("Where is the boat?");
+  std::vector<std::future<void>> asks;
+  for (int i = 0; i < 8; ++i) {
+    asks.push_back(std::async(std::launch::async, [&, i] {
+      EXPECT_EQ(alone(i % 2 ? "Where is the lamp?" : "Where is the boat?"), i % 2 ? lamp : boat);
+    }));
+  }
+  for (std::future<void>& one : asks) one.get();
+}
+
+TEST_F(MemoryTest, AnswersWhosePagesDoNotFitBesideOneAnotherWaitForOneAnother) {
+  constexpr int kEach = 6;
+  constexpr int kPageTokens = kernels::kPageTokens;
+  for (int i = 0; i < 2 * kEach; ++i) {
+    write(fmt::format("d{:02}.txt", i), paragraphs(10, fmt::format("lamp{}", i)));
+  }
+  auto memory = open();
+  add(*memory);
+  std::array<AskOptions, 2> asks;
+  const std::vector<SourceInfo> sources = *memory->list({});
+  for (int i = 0; i < 2 * kEach; ++i) {
+    asks[i / kEach].passages.push_back(memory->show(sources[i].source)->passages.front().id);
+  }
+  std::array<std::string, 2> alone;
+  int pages = 0;
+  for (int set = 0; set < 2; ++set) {
+    const std::vector<int64_t> passages = asks[set].passages;
+    asks[set] = asking("Where is the lamp?", set == 0 ? ReadPolicy::kReuse : ReadPolicy::kBlend);
+    asks[set].passages = passages;
+    const Answer answer = ask(*memory, asks[set]);
+    alone[set] = answer.text;
+    int needed = (answer.usage.prompt_tokens + asks[set].max_tokens) / kPageTokens + 8;
+    for (const FoundPassage& read : answer.passages) needed += read.passage.tokens % kPageTokens != 0;
+    pages = std::max(pages, needed);
+  }
+  memory.reset();
+  EngineOptions cramped;
+  RH_REQUIRE_TINY_MODEL(path, tiny_model());
+  cramped.model = path;
+  cramped.threads = 2;
+  cramped.cache_folder = folder_ / "home";
+  cramped.kv_cap_bytes = engine_->model().kv_bytes_per_token * kPageTokens * (pages * 3 / 2);
+  engine_ = Engine::open(cramped).value();
+  memory = open();
+  std::vector<std::future<void>> told;
+  for (int i = 0; i < 10; ++i) {
+    told.push_back(
+        std::async(std::launch::async, [&, i] { EXPECT_EQ(ask(*memory, asks[i % 2]).text, alone[i % 2]); }));
+  }
+  for (std::future<void>& one : told) one.get();
 }
 
 TEST_F(MemoryTest, AnUpdateReplacesAndKeepsHistoryForAsOf) {

@@ -15,9 +15,11 @@ namespace rhapsode {
 
 class PassesFixture : public ::testing::Test {
  protected:
+  static constexpr uint64_t kCapBytes = 64 << 20;
+
   void SetUp() override { open(/*deterministic=*/false); }
   // Anew, with nothing left of what was there.
-  void open(bool deterministic) {
+  void open(bool deterministic, std::unique_ptr<kernels::PageMemory> memory = nullptr) {
     RH_REQUIRE_TINY_MODEL(path, "qwen2-f32");
     encoder_.reset();
     passes_.reset();
@@ -32,7 +34,9 @@ class PassesFixture : public ::testing::Test {
     auto runner = engine::ModelRunner::open(options);
     ASSERT_TRUE(runner.ok()) << runner.error().message;
     runner_ = std::move(runner).value();
-    pool_ = runner_->make_pool(64 << 20).value();
+    pool_ = (memory ? store::PagePool::create(runner_->kv_shape(), kCapBytes, 0, std::move(memory))
+                    : runner_->make_pool(kCapBytes))
+                .value();
     scheduler_ = std::make_unique<engine::Scheduler>(*runner_, *pool_, tracer_, engine::SchedulerOptions{});
     passes_ = std::make_unique<engine::EnginePasses>(*runner_, *scheduler_);
     auto frame = recall::PromptFrame::make(runner_->shared_tokenizer(), nullptr, "Answer.");

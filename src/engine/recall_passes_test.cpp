@@ -388,6 +388,14 @@ TEST_F(RecallPasses, TokensAreKeptAsLongAsThePassageIsTheSame) {
   EXPECT_EQ(made(2, "Other", "a door"), plain("Other", "a door"));
   EXPECT_EQ(made(2, "", "Othera door"), plain("", "Othera door"));
   EXPECT_EQ(tokenizer.kept(), 2u);
+  std::vector<std::string> texts;
+  std::vector<recall::PassageTokenizer::Passage> passages;
+  for (int i = 0; i < 40; ++i) texts.push_back(fmt::format("text of number {}", i / 2));
+  for (int i = 0; i < 40; ++i) passages.push_back({100 + i, i % 2 == 0 ? "Head" : "", texts[i]});
+  ASSERT_TRUE(tokenizer.prepare(passages, 4).ok());
+  EXPECT_EQ(tokenizer.kept(), 42u);
+  for (const auto& [id, header, text] : passages) EXPECT_EQ(made(id, header, text), plain(header, text));
+  EXPECT_EQ(tokenizer.kept(), 42u);
   for (size_t i = 0; i < recall::PassageTokenizer::kMostKept + 5; ++i) {
     made(static_cast<int64_t>(i), "", "x");
     ASSERT_LE(tokenizer.kept(), recall::PassageTokenizer::kMostKept);

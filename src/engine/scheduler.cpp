@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "recall/passage_pages.h"
+#include "store/host_pages.h"
 #include "text/logits.h"
 
 namespace rhapsode::engine {
@@ -234,24 +236,73 @@ void Scheduler::admit() {
   }
 }
 
+// Where copying pages is cheap, tokens that are evaluated again take their places in private copies, which
+// attention reads as it reads any page: masks, and pages of tokens from anywhere, cost it more. Nothing where
+// there is no room for copies. Pages of each run.
+std::vector<std::vector<store::PagePin>> Scheduler::private_copies(const RequestState& request) {
+  std::vector<std::vector<store::PagePin>> copies;
+  if (request.blended.empty() || request.fresh.count > 0 || !pool_.memory().copies_cheaply()) return copies;
+  std::vector<store::PagePin> from, to;
+  std::vector<std::vector<size_t>> pages;  // of each run, that are copied
+  for (const ContextRun& run : request.runs) {
+    pages.emplace_back();
+    for (const int32_t token : run.left_out) {
+      const auto page = static_cast<size_t>(token / kPageTokens);
+      if (!pages.back().empty() && pages.back().back() == page) continue;
+      pages.back().push_back(page);
+      from.push_back(run.pages[page].share());
+    }
+  }
+  const int rows = static_cast<int>(request.tokens.size()) - request.run_tokens();
+  if (!make_room(static_cast<int>(from.size()) + recall::pages_for(rows))) return copies;
+  while (to.size() < from.size()) {
+    to.push_back(pool_.allocate());
+    if (!to.back()) return copies;
+  }
+  if (!store::copy_pages(from, to).ok()) return copies;
+  auto next = to.begin();
+  for (size_t r = 0; r < request.runs.size(); ++r) {
+    auto& run = copies.emplace_back(recall::share_all(request.runs[r].pages));
+    for (const size_t page : pages[r]) run[page] = std::move(*next++);
+  }
+  return copies;
+}
+
+void Scheduler::adopt_runs(RequestState& request) {
+  const std::vector<std::vector<store::PagePin>> copies = private_copies(request);
+  std::vector<kernels::RowWrite> places;
+  for (size_t r = 0; r < request.runs.size(); ++r) {
+    const ContextRun& run = request.runs[r];
+    if (copies.empty()) {
+      request.sequence.adopt_passage(run.pages, run.tokens, run.shift, run.left_out);
+      continue;
+    }
+    request.sequence.adopt_passage(copies[r], run.tokens, run.shift);
+    for (const int32_t token : run.left_out) {
+      places.push_back({copies[r][token / kPageTokens].get(), token % kPageTokens, true});
+    }
+  }
+  request.sequence.adopt_fresh(request.fresh.pages);
+  if (request.frame) {
+    request.sequence.open_frame(request.frame->tail ? &request.frame->tail : nullptr, request.frame->tokens);
+  }
+  if (request.blended.empty()) return;
+  std::vector<int32_t> positions;
+  for (const recall::BlendedToken& blended : request.blended) positions.push_back(blended.position);
+  if (copies.empty()) {
+    request.sequence.blend_tokens(std::move(positions));
+  } else {
+    request.sequence.rewrite_tokens(std::move(positions), std::move(places));
+  }
+}
+
 bool Scheduler::try_admit(const Handle& handle) {
   RequestState& request = *handle;
   pins_changed_ = true;
   if (!request.held_row.empty()) return true;  // back from a pause, with its pages
   const bool caches = uses_prefix_cache(request);
   request.prompt_logits.clear();
-  for (const ContextRun& run : request.runs) {
-    request.sequence.adopt_passage(run.pages, run.tokens, run.shift, run.left_out);
-  }
-  request.sequence.adopt_fresh(request.fresh.pages);
-  if (request.frame) {
-    request.sequence.open_frame(request.frame->tail ? &request.frame->tail : nullptr, request.frame->tokens);
-  }
-  if (!request.blended.empty()) {
-    std::vector<int32_t> positions;
-    for (const recall::BlendedToken& blended : request.blended) positions.push_back(blended.position);
-    request.sequence.blend_tokens(std::move(positions));
-  }
+  adopt_runs(request);
   PrefixMatch match;
   if (caches && !request.request.prompt_logprobs && !request.sequence.renumbered()) {
     // At least one token is evaluated: the next one is predicted from it.

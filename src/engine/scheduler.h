@@ -87,6 +87,8 @@ class Scheduler {
   void drop_cancelled();
   void admit();
   bool try_admit(const Handle& request);
+  void adopt_runs(RequestState& request);
+  std::vector<std::vector<store::PagePin>> private_copies(const RequestState& request);
   bool uses_prefix_cache(const RequestState& request) const;
   bool waits_for_prefix(const RequestState& request) const;
   bool make_room(int blocks);

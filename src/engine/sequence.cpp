@@ -35,7 +35,8 @@ int Sequence::blocks_needed(int rows) const {
   const auto pages_of = [](int count) { return (std::max(0, count) + kPageTokens - 1) / kPageTokens; };
   const bool copies_tail = rows > 0 && open >= 0 && !entries_[open].pin.exclusive();
   // Scattered rows are few and known: their pages are reserved at once.
-  const int scattered_pages = scattered > 0 ? pages_of(scattered_left() - there.scattered) : 0;
+  const bool own_pages = scattered > 0 && rewritten_.empty();
+  const int scattered_pages = own_pages ? pages_of(scattered_left() - there.scattered) : 0;
   return scattered_pages + pages_of(rows - scattered - there.next) + (copies_tail ? 1 : 0);
 }
 
@@ -65,7 +66,7 @@ bool Sequence::reserve(int rows) {
   }
   Room there = room();
   const int scattered = std::min(rows, scattered_left());
-  while (scattered > 0 && there.scattered < scattered_left()) {
+  while (rewritten_.empty() && scattered > 0 && there.scattered < scattered_left()) {
     const auto rest = std::span<const int32_t>(scattered_).subspan(scattered_done_ + there.scattered);
     const auto positions = rest.first(std::min<size_t>(rest.size(), kPageTokens));
     Entry entry;
@@ -93,6 +94,10 @@ void Sequence::add_to_plan(int rows, kernels::BatchPlan& plan) const {
   int left = rows;
   int scattered = scattered_done_;
   int32_t position = position_;
+  for (; !rewritten_.empty() && left > 0 && scattered < static_cast<int>(scattered_.size()); --left) {
+    plan.writes.push_back(rewritten_[scattered]);
+    plan.positions.push_back(scattered_[scattered++]);
+  }
   for (int i = 0; i < pages() && (i < first_written || left > 0 || i < used()); ++i) {
     const Entry& entry = entries_[i];
     const int taken = i < first_written ? 0 : std::min(left, entry.room());
@@ -114,6 +119,11 @@ std::vector<kernels::PageReference> Sequence::references() const {
 }
 
 void Sequence::commit(int rows) {
+  if (!rewritten_.empty()) {
+    const int scattered = std::min(rows, scattered_left());
+    scattered_done_ += scattered;
+    rows -= scattered;
+  }
   int index = open_entry();
   if (index < 0) index = used();
   for (; rows > 0; ++index) {
@@ -141,6 +151,7 @@ Sequence Sequence::fork() const {
         {entry.pin.share(), entry.shift, entry.slots, entry.capacity, entry.left_out, entry.scattered});
   }
   other.scattered_ = scattered_;
+  other.rewritten_ = rewritten_;
   other.scattered_done_ = scattered_done_;
   other.tokens_ = tokens_;
   other.position_ = position_;
@@ -210,7 +221,14 @@ void Sequence::blend_tokens(std::vector<int32_t> positions) {
   entries_.resize(used());
   if (!entries_.empty()) entries_.back().capacity = entries_.back().slots;
   scattered_ = std::move(positions);
+  rewritten_.clear();
   scattered_done_ = 0;
+}
+
+void Sequence::rewrite_tokens(std::vector<int32_t> positions, std::vector<kernels::RowWrite> places) {
+  assert(positions.size() == places.size());
+  blend_tokens(std::move(positions));
+  rewritten_ = std::move(places);
 }
 
 void Sequence::truncate(int tokens) {
@@ -218,6 +236,7 @@ void Sequence::truncate(int tokens) {
   if (tokens <= 0) {
     entries_.clear();
     scattered_.clear();
+    rewritten_.clear();
     scattered_done_ = tokens_ = 0;
     position_ = frame_shift_ = 0;
     return;

@@ -8,9 +8,9 @@
 // is read at shift_i; dropping pages from the middle only lowers the shifts of those behind, so a
 // conversation of any length stays inside the trained range (design: "long lives"). Blending: tokens of a
 // passage that are left out of its shared pages are evaluated again as *scattered* rows, at the positions the
-// passage gives them; their fresh keys fill private pages (blend_tokens), or lie in
-// such pages already (adopt_fresh). Conversations: new rows may go on in a frame that others will read at
-// another shift (open_frame). Threads: one at a time.
+// passage gives them; their fresh keys fill private pages or take the places of the stale ones in private
+// copies of the passage's (blend_tokens), or lie in private pages already (adopt_fresh). Conversations: new
+// rows may go on in a frame that others will read at another shift (open_frame). Threads: one at a time.
 // Cost: fork O(pages) counter increments; add_to_plan O(pages + rows).
 #pragma once
 
@@ -72,6 +72,9 @@ class Sequence {
   // The next rows are scattered ones, at these positions, ascending: fresh keys for tokens that were left out
   // of passages. tokens() counts those tokens as passages' own already.
   void blend_tokens(std::vector<int32_t> positions);
+  // The same, where each row's keys go to a slot of a page that was adopted and is this sequence's alone, in
+  // place of the passage's: nothing is left out.
+  void rewrite_tokens(std::vector<int32_t> positions, std::vector<kernels::RowWrite> places);
   // Forgets the last tokens, so that `tokens` remain.
   void truncate(int tokens);
   // Drops `count` full pages starting at page `first` and closes the gap in positions. Returns the tokens
@@ -104,8 +107,9 @@ class Sequence {
   int home() const { return home_ < 0 ? pool_->emptiest() : home_; }
 
   store::PagePool* pool_;
-  std::vector<Entry> entries_;      // the tail may hold reserved entries without slots
-  std::vector<int32_t> scattered_;  // positions of scattered rows
+  std::vector<Entry> entries_;                // the tail may hold reserved entries without slots
+  std::vector<int32_t> scattered_;            // positions of scattered rows
+  std::vector<kernels::RowWrite> rewritten_;  // where these go; empty: to private pages
   int scattered_done_ = 0;
   int tokens_ = 0;
   int32_t position_ = 0;

@@ -82,10 +82,11 @@ Status validate_write(const BatchPlan& plan, int sequence, int row, Fillings& fi
     return make_error(ErrorKind::kInvalidArgument, "context plan: row {} writes to a page without storage",
                       row);
   }
-  if (write.slot < page->count || write.slot >= kPageTokens) {
+  const bool filled = write.slot < page->count;
+  if (write.slot < 0 || write.slot >= kPageTokens || filled != write.replaces) {
     return make_error(ErrorKind::kInvalidArgument,
-                      "context plan: row {} writes slot {} of a page with {} filled slots of {}", row,
-                      write.slot, page->count, kPageTokens);
+                      "context plan: row {} {} slot {} of a page with {} filled slots of {}", row,
+                      write.replaces ? "replaces" : "writes", write.slot, page->count, kPageTokens);
   }
   const auto slot = static_cast<size_t>(write.slot);
   if (!in_range(page->positions[slot])) {

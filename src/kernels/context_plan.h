@@ -29,10 +29,13 @@ struct PageReference {
   uint64_t mask = ~0ull;  // slots that are visible; slots >= page->count + new writes never are
 };
 
-// Where the K/V of one row go. Slots are written once; the frame position is page->positions[slot].
+// Where the K/V of one row go. The frame position is page->positions[slot].
 struct RowWrite {
   Page* page = nullptr;  // null: this row's K/V are not kept (it attends only to what is there)
   int32_t slot = 0;
+  // The slot is filled, with what a memory stored of the same token; else it is written the first time. The
+  // page is read by this sequence alone.
+  bool replaces = false;
 };
 
 struct SequencePlan {

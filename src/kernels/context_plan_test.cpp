@@ -81,6 +81,12 @@ const Refusal kRefusals[] = {
      [](PlanWorld& w) { w.plan.writes[2].slot = 64; }},
     {"write_sealed_slot", ErrorKind::kInvalidArgument, "writes slot 9",
      [](PlanWorld& w) { w.plan.writes[0].slot = 9; }},
+    {"write_negative_slot", ErrorKind::kInvalidArgument, "replaces slot -1",
+     [](PlanWorld& w) {
+       w.plan.writes[0] = {w.plan.writes[0].page, -1, true};
+     }},
+    {"replace_empty_slot", ErrorKind::kInvalidArgument, "replaces slot 10",
+     [](PlanWorld& w) { w.plan.writes[0].replaces = true; }},
     {"write_twice", ErrorKind::kInvalidArgument, "second time",
      [](PlanWorld& w) { w.plan.writes[1].slot = 10; }},
     {"write_leaves_gap", ErrorKind::kInvalidArgument, "slot 12",

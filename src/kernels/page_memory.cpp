@@ -67,6 +67,11 @@ Status PageMemory::copy_all_out(std::span<const CopyOut> copies) {
   return {};
 }
 
+Status PageMemory::copy_all_within(std::span<const CopyWithin> copies) {
+  for (const CopyWithin& copy : copies) RH_TRY_STATUS(copy_within(copy.from, copy.to, copy.bytes));
+  return {};
+}
+
 std::unique_ptr<PageMemory> host_page_memory() {
   return std::make_unique<HostPageMemory>();
 }

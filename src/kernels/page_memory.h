@@ -42,8 +42,16 @@ class PageMemory {
     const std::byte* from = nullptr;
     std::span<std::byte> to;
   };
+  struct CopyWithin {
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    size_t bytes = 0;
+  };
   virtual Status copy_all_in(std::span<const CopyIn> copies);
   virtual Status copy_all_out(std::span<const CopyOut> copies);
+  virtual Status copy_all_within(std::span<const CopyWithin> copies);
+  // Whether private copies of pages cost little beside reading them once.
+  virtual bool copies_cheaply() const { return false; }
 
   // Host memory from and to which this memory's copies are fastest; null where it lies on the host itself.
   virtual std::unique_ptr<PageMemory> new_staging() { return nullptr; }

@@ -103,7 +103,8 @@ Result<Blend> blend(PassRunner& runner, const BlendContext& context, TokenSelect
         now.fresh.push_back({page.get(), 0, false, kernels::first_slots(page->count)});
       }
     }
-    RH_TRY(const Ranking ranking, selector.rank(now));
+    // Those of earlier rounds may be ranked again.
+    RH_TRY(const Ranking ranking, selector.rank(now, wanted * (round + 1) / rounds));
     result.selection.rows += selector.cost().rows;
     result.selection.charged += selector.cost().charged;
     choose(context, ranking, more, result);

@@ -1,6 +1,8 @@
 #include "recall/kv_tier.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <optional>
 
 #include "base/clock.h"
@@ -15,7 +17,12 @@ constexpr double kLatestShare = 0.25;  // of a measurement in a rate
 constexpr double kClearlyFaster = 0.8;
 // Smaller batches measure overheads, not rates.
 constexpr size_t kSmallestBatch = 8;
-constexpr size_t kSamples = 2;  // of a batch, that go the slower way
+// Of a batch, passages that go the slower way: enough for a pass that is not all overhead.
+constexpr size_t kSampleOneIn = 6;
+constexpr size_t kLeastSamples = 2;
+size_t samples_of(size_t batch) {
+  return std::max(kLeastSamples, batch / kSampleOneIn);
+}
 
 double seconds_since(int64_t begin_ns) {
   return static_cast<double>(now_ns() - begin_ns) * 1e-9;
@@ -130,8 +137,21 @@ void KvTier::share_resident(Loading& loading) {
   }
 }
 
+// All at once: a question waits for the engine's thread each time.
+Status KvTier::take_pages(Loading& loading, std::span<const size_t> numbers, std::span<const int> counts) {
+  const int total = std::accumulate(counts.begin(), counts.end(), 0);
+  RH_TRY(std::vector<store::PagePin> pages, runner_.take_pages(total));
+  auto next = std::make_move_iterator(pages.begin());
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    loading.pages[numbers[n]].assign(next, next + counts[n]);
+    next += counts[n];
+  }
+  return {};
+}
+
 Status KvTier::bring_from_ram(Loading& loading) {
   std::vector<size_t> found;
+  std::vector<int> counts;
   std::vector<store::PagePin> from, to;
   for (const size_t i : loading.missing()) {
     std::vector<store::PagePin> ram;
@@ -140,12 +160,13 @@ Status KvTier::bring_from_ram(Loading& loading) {
       ram = ram_.share(loading.wanted[i].passage);
     }
     if (ram.empty()) continue;
-    RH_TRY(loading.pages[i], runner_.take_pages(static_cast<int>(ram.size())));
+    counts.push_back(static_cast<int>(ram.size()));
     append_shared(from, ram);
-    append_shared(to, loading.pages[i]);
     found.push_back(i);
   }
   if (found.empty()) return {};
+  RH_TRY_STATUS(take_pages(loading, found, counts));
+  for (const size_t i : found) append_shared(to, loading.pages[i]);
   RH_TRY_STATUS(store::copy_pages(from, to));
   for (const size_t i : found) insert(loading.wanted[i].passage, loading.pages[i], {});
   std::lock_guard lock(mutex_);
@@ -165,7 +186,8 @@ std::vector<bool> KvTier::outrun(const Loading& loading, std::span<const size_t>
   }
   const bool known = disk_.known() && text_.known();
   const bool text_wins = known && text_.seconds(tokens) < kClearlyFaster * disk_.seconds(bytes);
-  for (size_t e = 0; e < on_disk.size(); ++e) by_text[e] = (e < kSamples) != text_wins;
+  const size_t samples = text_wins ? kLeastSamples : samples_of(on_disk.size());
+  for (size_t e = 0; e < on_disk.size(); ++e) by_text[e] = (e < samples) != text_wins;
   // Of what is known to be slower nothing more needs to be known.
   if (known && !text_wins) by_text.assign(on_disk.size(), false);
   return by_text;
@@ -199,21 +221,22 @@ Status KvTier::bring_from_disk(Loading& loading) {
   RH_TRY_STATUS(read_extents(loading, std::span(on_disk).first(kept), std::span(extents).first(kept)));
   double bytes = 0;
   for (size_t e = 0; e < kept; ++e) bytes += static_cast<double>(extents[e].extent.bytes);
-  if (kept >= kSamples) disk_.add(bytes, seconds_since(begin));
+  if (kept >= kLeastSamples) disk_.add(bytes, seconds_since(begin));
   return {};
 }
 
 Status KvTier::read_extents(Loading& loading, std::span<const size_t> numbers,
                             std::span<const store::KvExtent> extents) {
   const kernels::KvShape& shape = runner_.kv_shape();
-  for (const size_t i : numbers) {
-    RH_TRY(loading.pages[i], runner_.take_pages(pages_for(loading.tokens(i))));
-    loading.ram_pages[i] = ram_pages(static_cast<int>(loading.pages[i].size()));
-  }
+  std::vector<int> counts;
+  for (const size_t i : numbers) counts.push_back(pages_for(loading.tokens(i)));
+  RH_TRY_STATUS(take_pages(loading, numbers, counts));
   const std::vector<Status> done =
       loading.catalog.read_kv(extents, options_.threads, [&](size_t e, std::span<const std::byte> bytes) {
         const size_t i = numbers[e];
         const int tokens = loading.tokens(i);
+        // Here, since pinning takes as long as reading.
+        loading.ram_pages[i] = ram_pages(static_cast<int>(loading.pages[i].size()));
         if (loading.ram_pages[i].empty()) return store::decode_pinned_kv(bytes, loading.pages[i], tokens);
         return store::decode_kv(shape, bytes, pointers(loading.ram_pages[i]), tokens);
       });
@@ -260,10 +283,6 @@ Status KvTier::make_from_text(Loading& loading) {
   for (const size_t i : missing) texts.push_back(*loading.wanted[i].tokens);
   const int64_t begin = now_ns();
   RH_TRY(std::vector<Encoded> encoded, encoder_.encode(texts, /*index_only=*/false));
-  double tokens = 0;
-  for (const size_t i : missing) tokens += loading.tokens(i);
-  if (missing.size() >= kSamples) text_.add(tokens, seconds_since(begin));
-
   std::vector<store::PagePin> from, to;
   for (size_t m = 0; m < missing.size(); ++m) {
     const size_t i = missing[m];
@@ -274,6 +293,9 @@ Status KvTier::make_from_text(Loading& loading) {
     append_shared(to, loading.ram_pages[i]);
   }
   RH_TRY_STATUS(store::copy_pages(from, to));
+  double tokens = 0;
+  for (const size_t i : missing) tokens += loading.tokens(i);
+  if (missing.size() >= kLeastSamples) text_.add(tokens, seconds_since(begin));
   std::vector<std::vector<std::byte>> extents(missing.size());
   std::vector<store::KvRecord> made;
   for (size_t m = 0; m < missing.size(); ++m) {

@@ -89,6 +89,7 @@ class KvTier {
  private:
   struct Loading;
   void share_resident(Loading& loading);
+  Status take_pages(Loading& loading, std::span<const size_t> numbers, std::span<const int> counts);
   Status bring_from_ram(Loading& loading);
   Status bring_from_disk(Loading& loading);
   Status make_from_text(Loading& loading);
@@ -98,7 +99,7 @@ class KvTier {
   Status read_extents(Loading& loading, std::span<const size_t> numbers,
                       std::span<const store::KvExtent> extents);
   Result<std::vector<std::byte>> to_extent(const Loading& loading, size_t i) const;
-  // Exclusive pages of the host's tier; none when it is full of what is being read.
+  // Exclusive pages of the host's tier; none when it is full of what is being read. Any thread.
   std::vector<store::PagePin> ram_pages(int count);
   void insert(int64_t passage, std::span<const store::PagePin> pages,
               std::span<const store::PagePin> ram_pages);

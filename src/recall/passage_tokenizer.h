@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 
@@ -22,11 +23,21 @@ class PassageTokenizer {
 
   explicit PassageTokenizer(const PromptFrame& frame) : frame_(frame) {}
 
+  struct Passage {
+    int64_t id = 0;
+    std::string_view header;
+    std::string_view text;
+  };
+  // Makes the tokens of all that are not kept, on up to `threads` threads: tokens() then finds them.
+  Status prepare(std::span<const Passage> passages, int threads);
   // PromptFrame::passage() of these.
   Result<PassageTokens> tokens(int64_t passage, std::string_view header, std::string_view text);
   size_t kept() const { return kept_.size(); }
 
  private:
+  const PassageTokens* find(int64_t passage, uint64_t hash) const;
+  void keep(int64_t passage, uint64_t hash, PassageTokens tokens);
+
   struct Kept {
     uint64_t hash = 0;
     PassageTokens tokens;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <set>
 
 #include "model/weights.h"
 #include "recall/value_deviation.h"
@@ -28,14 +27,38 @@ Ranking selectable(const BlendContext& context) {
   return tokens;
 }
 
-// By score, the largest first; of equal ones the first in reading order.
-Ranking by_score(Ranking tokens, std::span<const double> scores) {
-  std::vector<size_t> order(tokens.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+// By score, the largest first; of equal ones the first in reading order. The best `most` of them.
+Ranking by_score(const Ranking& tokens, std::span<const double> scores, size_t most) {
+  std::vector<uint32_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto before = [&](uint32_t a, uint32_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  };
+  if (most < order.size()) {
+    std::nth_element(order.begin(), order.begin() + static_cast<int64_t>(most), order.end(), before);
+    order.resize(most);
+  }
+  std::sort(order.begin(), order.end(), before);
   Ranking ranking;
-  ranking.reserve(tokens.size());
-  for (size_t index : order) ranking.push_back(tokens[index]);
+  ranking.reserve(order.size());
+  for (const uint32_t index : order) ranking.push_back(tokens[index]);
+  return ranking;
+}
+
+// The tokens nearest to the beginning (or end) of each passage, passages in turn.
+Ranking by_distance(const BlendContext& context, bool from_end, size_t most) {
+  int longest = 0;
+  for (const BlendPassage& passage : context.passages) {
+    if (!passage.exact) longest = std::max(longest, passage.size());
+  }
+  Ranking ranking;
+  for (int distance = 0; distance < longest && ranking.size() < most; ++distance) {
+    for (int p = 0; p < static_cast<int>(context.passages.size()) && ranking.size() < most; ++p) {
+      const int size = context.passages[p].size();
+      if (context.passages[p].exact || distance >= size) continue;
+      ranking.push_back({p, from_end ? size - 1 - distance : distance});
+    }
+  }
   return ranking;
 }
 
@@ -52,36 +75,30 @@ std::vector<double> smoothed(std::span<const double> values) {
 
 class FirstTokens final : public TokenSelector {
  public:
-  Result<Ranking> rank(const BlendContext& context) override {
-    Ranking tokens = selectable(context);
-    std::stable_sort(tokens.begin(), tokens.end(),
-                     [](const DocumentToken& a, const DocumentToken& b) { return a.token < b.token; });
-    return tokens;
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override {
+    return by_distance(context, false, most);
   }
 };
 
 class LastTokens final : public TokenSelector {
  public:
-  Result<Ranking> rank(const BlendContext& context) override {
-    Ranking tokens = selectable(context);
-    const auto from_end = [&](const DocumentToken& t) {
-      return context.passages[t.passage].size() - t.token;
-    };
-    std::stable_sort(tokens.begin(), tokens.end(), [&](const DocumentToken& a, const DocumentToken& b) {
-      return from_end(a) < from_end(b);
-    });
-    return tokens;
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override {
+    return by_distance(context, true, most);
   }
 };
 
 class RandomTokens final : public TokenSelector {
  public:
   explicit RandomTokens(uint32_t seed) : seed_(seed) {}
-  Result<Ranking> rank(const BlendContext& context) override {
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override {
     Ranking tokens = selectable(context);
     std::mt19937 random(seed_);
     // std::shuffle may differ between libraries; this does not.
     for (size_t i = tokens.size(); i > 1; --i) std::swap(tokens[i - 1], tokens[random() % i]);
+    if (tokens.size() > most) tokens.resize(most);
     return tokens;
   }
 
@@ -93,7 +110,8 @@ class RandomTokens final : public TokenSelector {
 class BoundaryTokens final : public TokenSelector {
  public:
   explicit BoundaryTokens(TokenRarity rarity) : rarity_(std::move(rarity)) {}
-  Result<Ranking> rank(const BlendContext& context) override {
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override {
     const Ranking tokens = selectable(context);
     std::vector<int32_t> ids;
     std::vector<double> closeness;
@@ -102,13 +120,13 @@ class BoundaryTokens final : public TokenSelector {
       ids.push_back(passage.tokens->tokens[token.token]);
       closeness.push_back(-std::min(token.token, passage.size() - 1 - token.token));
     }
-    Ranking ends = by_score(tokens, closeness);
+    Ranking ends = by_score(tokens, closeness, tokens.size());
     std::erase_if(ends, [&](const DocumentToken& token) {
       const int last = context.passages[token.passage].size() - 1;
       return std::min(token.token, last - token.token) >= kBoundaryTokens;
     });
     RH_TRY(const std::vector<double> rarity, rarity_(ids));
-    return merge_rankings(std::vector<Ranking>{ends, by_score(tokens, rarity)});
+    return merge_rankings(std::vector<Ranking>{ends, by_score(tokens, rarity, most)}, most);
   }
 
  private:
@@ -120,7 +138,8 @@ class BoundaryTokens final : public TokenSelector {
 class AttendedTokens final : public TokenSelector {
  public:
   explicit AttendedTokens(PassRunner& runner) : runner_(runner) {}
-  Result<Ranking> rank(const BlendContext& context) override;
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override;
   SelectionCost cost() const override { return cost_; }
 
  private:
@@ -160,7 +179,7 @@ Result<std::vector<std::vector<double>>> AttendedTokens::mass_by_passage(const B
   return mass;
 }
 
-Result<Ranking> AttendedTokens::rank(const BlendContext& context) {
+Result<Ranking> AttendedTokens::rank(const BlendContext& context, size_t most) {
   RH_TRY(const auto mass, mass_by_passage(context));
   std::vector<double> scores;
   for (size_t p = 0; p < mass.size(); ++p) {
@@ -168,14 +187,15 @@ Result<Ranking> AttendedTokens::rank(const BlendContext& context) {
     const std::vector<double> spread = smoothed(mass[p]);
     scores.insert(scores.end(), spread.begin(), spread.end());
   }
-  return by_score(selectable(context), scores);
+  return by_score(selectable(context), scores, most);
 }
 
 // Values of an early layer are computed afresh for every token, and compared with the stored ones.
 class DeviatingTokens final : public TokenSelector {
  public:
   explicit DeviatingTokens(PassRunner& runner) : runner_(runner) {}
-  Result<Ranking> rank(const BlendContext& context) override;
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override;
   SelectionCost cost() const override { return cost_; }
 
  private:
@@ -183,7 +203,7 @@ class DeviatingTokens final : public TokenSelector {
   SelectionCost cost_;
 };
 
-Result<Ranking> DeviatingTokens::rank(const BlendContext& context) {
+Result<Ranking> DeviatingTokens::rank(const BlendContext& context, size_t most) {
   Stream stream;
   stream.context = context.prefix;
   std::vector<int32_t> tokens;
@@ -217,17 +237,18 @@ Result<Ranking> DeviatingTokens::rank(const BlendContext& context) {
                                        fresh % kPageTokens));
     }
   }
-  return by_score(selectable(context), scores);
+  return by_score(selectable(context), scores, most);
 }
 
 class Union final : public TokenSelector {
  public:
   Union(std::unique_ptr<TokenSelector> a, std::unique_ptr<TokenSelector> b)
       : a_(std::move(a)), b_(std::move(b)) {}
-  Result<Ranking> rank(const BlendContext& context) override {
-    RH_TRY(Ranking first, a_->rank(context));
-    RH_TRY(Ranking second, b_->rank(context));
-    return merge_rankings(std::vector<Ranking>{std::move(first), std::move(second)});
+  using TokenSelector::rank;
+  Result<Ranking> rank(const BlendContext& context, size_t most) override {
+    RH_TRY(Ranking first, a_->rank(context, most));
+    RH_TRY(Ranking second, b_->rank(context, most));
+    return merge_rankings(std::vector<Ranking>{std::move(first), std::move(second)}, most);
   }
   SelectionCost cost() const override {
     const SelectionCost a = a_->cost(), b = b_->cost();
@@ -269,17 +290,30 @@ ReadReferences read_references(const BlendContext& context) {
   return read;
 }
 
-Ranking merge_rankings(std::span<const Ranking> rankings) {
+Ranking merge_rankings(std::span<const Ranking> rankings, size_t most) {
+  // Which tokens of a passage were taken: rankings hold most of thousands, several times.
+  std::vector<std::vector<bool>> taken;
+  size_t count = 0;
+  for (const Ranking& ranking : rankings) {
+    count = std::max(count, ranking.size());
+    for (const auto& [passage, token] : ranking) {
+      const auto place = static_cast<size_t>(passage);
+      if (taken.size() <= place) taken.resize(place + 1);
+      if (taken[place].size() <= static_cast<size_t>(token)) taken[place].resize(token + 1);
+    }
+  }
+  const auto is_taken = [&](const DocumentToken& token) { return taken[token.passage][token.token]; };
   Ranking merged;
-  std::set<DocumentToken> taken;
+  merged.reserve(std::min(most, count * rankings.size()));
   std::vector<size_t> next(rankings.size());
   for (bool more = true; more;) {
     more = false;
-    for (size_t r = 0; r < rankings.size(); ++r) {
-      while (next[r] < rankings[r].size() && taken.contains(rankings[r][next[r]])) ++next[r];
+    for (size_t r = 0; r < rankings.size() && merged.size() < most; ++r) {
+      while (next[r] < rankings[r].size() && is_taken(rankings[r][next[r]])) ++next[r];
       if (next[r] == rankings[r].size()) continue;
-      taken.insert(rankings[r][next[r]]);
-      merged.push_back(rankings[r][next[r]++]);
+      const DocumentToken& token = rankings[r][next[r]++];
+      taken[token.passage][token.token] = true;
+      merged.push_back(token);
       more = true;
     }
   }

@@ -11,6 +11,7 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,7 +68,11 @@ struct SelectionCost {
 class TokenSelector {
  public:
   virtual ~TokenSelector() = default;
-  virtual Result<Ranking> rank(const BlendContext& context) = 0;
+  // The first `most` tokens of the ranking, or all there are.
+  virtual Result<Ranking> rank(const BlendContext& context, size_t most) = 0;
+  Result<Ranking> rank(const BlendContext& context) {
+    return rank(context, std::numeric_limits<size_t>::max());
+  }
   virtual SelectionCost cost() const { return {}; }  // of the last rank()
 };
 
@@ -81,7 +86,8 @@ struct SelectorParts {
 };
 std::unique_ptr<TokenSelector> make_selector(BlendSelector kind, SelectorParts parts);
 
-// Takes from each ranking in turn, so that any first n of the union hold about n / rankings of each.
-Ranking merge_rankings(std::span<const Ranking> rankings);
+// Takes from each ranking in turn, so that any first n of the union hold about n / rankings of each; the
+// first `most` of it.
+Ranking merge_rankings(std::span<const Ranking> rankings, size_t most = std::numeric_limits<size_t>::max());
 
 }  // namespace rhapsode::recall

@@ -185,7 +185,7 @@ Status CatalogState::recover() {
 void CatalogState::forget_views() {
   segments.release_views();
   sound_codes.clear();
-  last_text = {};
+  recent_texts.clear();
   visible_now.reset();
   ++views_let_go;
 }

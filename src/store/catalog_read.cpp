@@ -255,16 +255,16 @@ Result<std::string> Catalog::passage_text(int64_t passage) const {
   const int64_t content = row.integer(0);
   const uint64_t begin = row.size(1);
   const uint64_t end = row.size(2);
-  auto& [last_content, whole] = state_->last_text;
-  if (last_content != content) {
-    RH_TRY(whole, text(content));
-    last_content = content;
+  const std::string* whole = state_->recent_texts.find(content);
+  if (!whole) {
+    RH_TRY(std::string read, text(content));
+    whole = &state_->recent_texts.insert(content, std::move(read));
   }
-  if (begin > end || end > whole.size()) {
+  if (begin > end || end > whole->size()) {
     return make_error(ErrorKind::kCorrupt, "{}: passage {} is not inside its text of {} bytes",
-                      state_->database->path().string(), passage, whole.size());
+                      state_->database->path().string(), passage, whole->size());
   }
-  return whole.substr(begin, end - begin);
+  return whole->substr(begin, end - begin);
 }
 
 // The bytes in place, or nothing when they are damaged.

@@ -18,6 +18,7 @@
 
 #include "io/file.h"
 #include "store/catalog.h"
+#include "store/recent_texts.h"
 #include "store/segment_set.h"
 #include "store/sqlite_database.h"
 #include "store/text_files.h"
@@ -62,6 +63,8 @@ struct VisibleRows {
   std::optional<int64_t> at_ms;
 };
 
+inline constexpr uint64_t kRecentTextBytes = 32u << 20;
+
 struct CatalogState {
   CatalogState(CatalogOptions given, FileLock held, std::unique_ptr<Database> opened);
   ~CatalogState();
@@ -77,8 +80,8 @@ struct CatalogState {
   std::map<std::pair<int64_t, int64_t>, int64_t> pending_uses;
   std::unordered_set<uint64_t> sound_codes;    // places (code_place) whose bytes matched their checksum
   std::unordered_set<uint64_t> damaged_codes;  // and those whose did not
-  std::pair<int64_t, std::string> last_text;   // of a content: passages of one are asked for in a row
-  int64_t damaged_extents = 0;                 // lost while segments were rewritten, since open()
+  RecentTexts recent_texts{kRecentTextBytes};
+  int64_t damaged_extents = 0;  // lost while segments were rewritten, since open()
   std::optional<std::vector<int64_t>> visible_now;
   int64_t visible_data_version = -1;
   int64_t views_let_go = 0;  // how often

@@ -33,7 +33,11 @@ Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to) {
   const PagePool& target = to.front().pool();
   const size_t bytes = target.shape().block_bytes();
   Status copied;
-  if (source.memory().host_addressable()) {
+  if (&source == &target) {
+    std::vector<kernels::PageMemory::CopyWithin> copies;
+    for (size_t i = 0; i < from.size(); ++i) copies.push_back({from[i]->data, to[i]->data, bytes});
+    copied = source.memory().copy_all_within(copies);
+  } else if (source.memory().host_addressable()) {
     std::vector<kernels::PageMemory::CopyIn> copies;
     for (size_t i = 0; i < from.size(); ++i) copies.push_back({to[i]->data, std::span(from[i]->data, bytes)});
     copied = target.memory().copy_all_in(copies);

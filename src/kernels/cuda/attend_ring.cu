@@ -12,11 +12,11 @@ template <KvType type>
 using Ring128 = RingConfig<type, 128, 2, 4, true>;
 
 template <KvType type>
-void launch_of_dimension(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
+void launch_of_dimension(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {
   if (attend.shape.head_dim == 64) {
-    launch_ring<Ring64<type>>(attend, tiles, stream);
+    launch_ring<Ring64<type>>(attend, schedule, stream);
   } else {
-    launch_ring<Ring128<type>>(attend, tiles, stream);
+    launch_ring<Ring128<type>>(attend, schedule, stream);
   }
 }
 
@@ -27,11 +27,26 @@ bool can_attend_ring(const KvShape& shape, int group) {
   return narrow && (shape.head_dim == 64 || shape.head_dim == 128) && group <= ring_queries(shape.head_dim);
 }
 
-void attend_ring(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
+int ring_splits(const KvShape& shape, int tile_count, int most_references) {
+  constexpr int kMostSplits = 64;
+  constexpr int kLeastPages = 4;  // of a part
+  const int blocks = tile_count * shape.kv_heads;
+  if (blocks == 0 || 2 * blocks > kProcessors) return 1;
+  return std::clamp(std::min(kProcessors / blocks, most_references / kLeastPages), 1, kMostSplits);
+}
+
+size_t ring_workspace_bytes(const KvShape& shape, int tile_count, int splits) {
+  if (splits == 1) return 0;
+  const auto queries = static_cast<size_t>(tile_count) * shape.kv_heads * splits *
+                       static_cast<size_t>(ring_queries(shape.head_dim));
+  return queries * (static_cast<size_t>(shape.head_dim) + 2) * sizeof(float);
+}
+
+void attend_ring(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {
   if (attend.shape.type == KvType::kF16) {
-    launch_of_dimension<KvType::kF16>(attend, tiles, stream);
+    launch_of_dimension<KvType::kF16>(attend, schedule, stream);
   } else {
-    launch_of_dimension<KvType::kBF16>(attend, tiles, stream);
+    launch_of_dimension<KvType::kBF16>(attend, schedule, stream);
   }
 }
 

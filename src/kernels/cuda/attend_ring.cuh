@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/ring_merge.cuh"
 #include "kernels/cuda/ring_state.cuh"
 #include "kernels/cuda/ring_tile.cuh"
 #include "kernels/cuda/ring_writer.cuh"
@@ -105,16 +106,16 @@ struct RingReader {
   }
 };
 
-// A block takes every gridDim.x-th tile of every KV head, in turns from both ends of that many, since tiles
-// that begin first see most.
+// A block takes every gridDim.x-th part of a tile of a KV head, in turns from both ends of that many, since
+// tiles that begin first see most.
 template <typename F>
-__device__ __forceinline__ void for_each_tile(const WideParameters& p, const F& visit) {
-  const int items = p.tiles.count * p.layout.kv_heads;
+__device__ __forceinline__ void for_each_part(const WideParameters& p, const F& visit) {
+  const int items = p.schedule.tiles.count * p.layout.kv_heads * p.schedule.splits;
   const int blocks = static_cast<int>(gridDim.x);
   const int block = static_cast<int>(blockIdx.x);
   for (int round = 0; round * blocks < items; ++round) {
     const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-    if (item < items) visit(p.tiles.tiles[item / p.layout.kv_heads], item % p.layout.kv_heads);
+    if (item < items) visit(ring_part(p, item));
   }
 }
 
@@ -134,34 +135,40 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   if (threadIdx.x < kGroupThreads) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(C::kCopyRegisters));
     RingWriter<C> writer{p, memory};
-    for_each_tile(p, [&](const DeviceTile& tile, int kv_head) { writer.write_tile(tile, kv_head); });
+    for_each_part(p, [&](const RingPart& part) { writer.write_part(part); });
     writer.template announce<0>();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(C::kProductRegisters));
     const int first = static_cast<int>(threadIdx.x / 32 - kCopyingWarps) * 16;  // of this warp's queries
     RingReader<C> reader{p, memory, {static_cast<int>(threadIdx.x) / kGroupThreads - 1}};
     reader.turns.begin();
-    for_each_tile(p, [&](const DeviceTile& tile, int kv_head) {
-      load_queries(p, tile, kv_head, first, memory);
+    for_each_part(p, [&](const RingPart& part) {
+      const DeviceTile& tile = part.tile;
+      load_queries(p, tile, part.kv_head, first, memory);
       RingState<C> state;
       for (int h = 0; h < 2; ++h) {
         const int m = first + threadIdx.x % 32 / 4 + 8 * h;
         state.position[h] = p.plan.positions[tile.row_begin + min(m / p.group, tile.row_count - 1)];
       }
       reader.read_tile(memory.queries[first + threadIdx.x % 32 / 4], state);
-      store_tile(p, tile, kv_head, first, out_element, state);
+      if (p.schedule.splits > 1) {
+        store_partial(p, part.item, first, state);
+      } else {
+        store_tile(p, tile, part.kv_head, first, out_element, state);
+      }
       __syncwarp();  // the queries are read no more
     });
   }
 }
 
 template <class C>
-void launch_ring(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
+void launch_ring(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {
+  const TileList& tiles = schedule.tiles;
   if (tiles.count == 0) return;
   WideParameters p{};
   p.layout = page_layout(attend.shape);
   p.plan = attend.plan;
-  p.tiles = tiles;
+  p.schedule = schedule;
   p.shift_angles = attend.shift_angles;
   p.row_angles = attend.row_angles;
   p.q = attend.q;
@@ -177,9 +184,12 @@ void launch_ring(const DeviceAttend& attend, const TileList& tiles, cudaStream_t
   p.turning = {attend.pairs, attend.adjacent};
   constexpr int kBytes = sizeof(RingMemory<C>);
   cudaFuncSetAttribute(ring_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  constexpr int kProcessors = 132;
-  const int blocks = std::min(kProcessors, tiles.count * attend.shape.kv_heads);
+  const int items = tiles.count * attend.shape.kv_heads;
+  const int blocks = std::min(kProcessors, items * schedule.splits);
   ring_kernel<C><<<static_cast<unsigned>(blocks), C::kThreads, kBytes, stream>>>(p, attend.out.element);
+  if (schedule.splits == 1) return;
+  const dim3 merges(static_cast<unsigned>(items), C::kQueries / kMergedAtOnce);
+  ring_merge_kernel<C><<<merges, kMergedAtOnce * 32, 0, stream>>>(p, attend.out.element);
 }
 
 }  // namespace rhapsode::kernels::cuda

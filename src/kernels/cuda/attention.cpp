@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/attend_stream.h"
@@ -21,6 +22,9 @@ Attention::Attention(const KvShape& shape, std::span<const AttendLayer> layers) 
   rule_.narrow_rows = stream_tile_rows(group);
   rule_.wide_rows = ring_tile_rows(shape.head_dim, group);
   rule_.most_narrow_rows = kMostNarrowTiles * rule_.narrow_rows;
+  ring_ = can_attend_ring(shape, group);
+  // Pages that only attend_stream reads by matrix products are read by it whatever the rows.
+  if (can_stream(shape) && !ring_) rule_.most_narrow_rows = std::numeric_limits<int>::max();
 }
 
 Status Attention::reserve(const PlanSizes& sizes) {
@@ -30,17 +34,20 @@ Status Attention::reserve(const PlanSizes& sizes) {
   const size_t lse_bytes = static_cast<size_t>(sizes.rows) * static_cast<size_t>(most_heads_) * sizeof(float);
   RH_TRY_STATUS(lse_.reserve(lse_bytes, "sums of attention: lower --batch"));
   if (!can_stream(shape_)) return {};
-  const size_t partials = stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles, splits(sizes));
-  return partials_.reserve(partials, "partial results of attention");
+  const AttendSplits cut = splits(sizes);
+  // Narrow and wide tiles are read one after another, in the same room.
+  const size_t narrow = stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles, cut.narrow);
+  const size_t wide = ring_workspace_bytes(shape_, sizes.wide_tiles, cut.wide);
+  return partials_.reserve(std::max(narrow, wide), "partial results of attention");
 }
 
-int Attention::splits(const PlanSizes& sizes) const {
-  return stream_splits(shape_, most_heads_, sizes.narrow_tiles, sizes.most_references);
+AttendSplits Attention::splits(const PlanSizes& sizes) const {
+  return {stream_splits(shape_, most_heads_, sizes.narrow_tiles, sizes.most_references),
+          ring_ ? ring_splits(shape_, sizes.wide_tiles, sizes.most_references) : 1};
 }
 
 void Attention::write(DeviceAttend call, const PlanSizes& sizes, bool mass, cudaStream_t stream) {
-  const bool ring = can_attend_ring(shape_, call.heads / shape_.kv_heads);
-  const bool turns = mass || sizes.narrow_tiles > 0 || !ring;
+  const bool turns = mass || sizes.narrow_tiles > 0 || !ring_;
   call.turned = turns ? turned_.as<float>() : nullptr;
   turn_and_write(call, stream);
 }
@@ -50,16 +57,15 @@ void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile*
   if (!call.lse) call.lse = lse();
   const TileList narrow{tiles, sizes.narrow_tiles, rule_.narrow_rows};
   const TileList wide{tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
+  const AttendSplits cut = splits(sizes);
+  auto* const partials = partials_.as<float>();
   if (can_stream(shape_)) {
-    StreamSchedule schedule{narrow};
-    schedule.splits = stream_splits(shape_, call.heads, narrow.count, sizes.most_references);
-    schedule.partials = partials_.as<float>();
-    attend_stream(call, schedule, stream);
+    attend_stream(call, {narrow, cut.narrow, partials}, stream);
   } else {
     attend_rows(call, narrow, stream);
   }
-  if (can_attend_ring(shape_, call.heads / shape_.kv_heads)) {
-    attend_ring(call, wide, stream);
+  if (ring_) {
+    attend_ring(call, {wide, cut.wide, partials}, stream);
   } else {
     attend_rows(call, wide, stream);
   }

@@ -1,8 +1,8 @@
 // Which kernel attends for which rows, and the room they work in.
 //
 // Sequences with few rows go to attend_stream, those with many to attend_ring, and what these do not cover
-// (float32 pages, other head dimensions, int8 prefill) to attend_rows. Threads: one at a time. Errors:
-// reserve() fails on exhausted memory; run() only enqueues.
+// (float32 pages, other head dimensions) to attend_rows; int8 pages are always streamed. Threads: one at a
+// time. Errors: reserve() fails on exhausted memory; run() only enqueues.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,6 +19,14 @@
 
 namespace rhapsode::kernels::cuda {
 
+// Parts that the pages of narrow and of wide tiles are cut into.
+struct AttendSplits {
+  int narrow = 1;
+  int wide = 1;
+
+  bool operator==(const AttendSplits&) const = default;
+};
+
 class Attention {
  public:
   Attention(const KvShape& shape, std::span<const AttendLayer> layers);
@@ -32,8 +40,8 @@ class Attention {
   void write(DeviceAttend call, const PlanSizes& sizes, bool mass, cudaStream_t stream);
   // `tiles`: the plan's, on the device. Sums go to call.lse, or where that is null to lse().
   void run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream);
-  // Parts that narrow tiles' pages are cut into: what a launch holds besides the sizes.
-  int splits(const PlanSizes& sizes) const;
+  // What a launch holds besides the sizes.
+  AttendSplits splits(const PlanSizes& sizes) const;
   std::array<const void*, 3> rooms() const {
     return {partials_.as<void>(), turned_.as<void>(), lse_.as<void>()};
   }
@@ -46,6 +54,7 @@ class Attention {
   KvShape shape_;
   int most_heads_ = 0;
   TileRule rule_;
+  bool ring_ = false;  // of the layer with most heads, and so of every other
   DeviceBuffer turned_;
   DeviceBuffer lse_;
   DeviceBuffer partials_;

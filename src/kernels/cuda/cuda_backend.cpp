@@ -29,7 +29,7 @@ namespace rhapsode::kernels::cuda {
 namespace {
 
 // Passes of so few rows are over sooner than their kernels can be launched one by one.
-constexpr int kMostGraphRows = 64;
+constexpr int kMostGraphRows = 128;
 
 class CudaBackend final : public Backend {
  public:

@@ -78,6 +78,15 @@ class DevicePageMemory final : public PageMemory {
     return finish();
   }
 
+  Status copy_all_within(std::span<const CopyWithin> copies) override {
+    std::lock_guard lock(mutex_);
+    for (const CopyWithin& one : copies) {
+      RH_TRY_STATUS(start(one.to, one.from, one.bytes, cudaMemcpyDeviceToDevice));
+    }
+    return finish();
+  }
+  bool copies_cheaply() const override { return true; }
+
   std::unique_ptr<PageMemory> new_staging() override { return pinned_page_memory(); }
 
  private:

@@ -66,8 +66,19 @@ void run_rows(const DeviceAttend& call, const TileList& tiles, int) {
   attend_rows(call, tiles, nullptr);
 }
 
-void run_ring(const DeviceAttend& call, const TileList& tiles, int) {
-  attend_ring(call, tiles, nullptr);
+// splits 0: as many as the schedule chooses.
+AttendKernel run_ring(int splits) {
+  return [splits](const DeviceAttend& call, const TileList& tiles, int most_references) {
+    RingSchedule schedule{tiles};
+    schedule.splits = splits > 0 ? splits : ring_splits(call.shape, tiles.count, most_references);
+    DeviceBuffer partials;
+    ASSERT_TRUE(
+        partials.allocate(ring_workspace_bytes(call.shape, tiles.count, schedule.splits), "partial results")
+            .ok());
+    schedule.partials = partials.as<float>();
+    attend_ring(call, schedule, nullptr);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  };
 }
 
 // splits 0: as many as the schedule chooses.
@@ -129,6 +140,7 @@ TEST_P(DeviceAttendOfType, StreamEqualsTheReferenceOnRandomWorlds) {
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
     const int group = world.layer.heads / world.shape.kv_heads;
     DeviceRun run{run_stream(uniform(random, 0, 10)), stream_tile_rows(group)};
+    run.mass = true;
     if (seed % 3 == 0) run.out = Element::kBF16;
     compare(world, run, matrix_tolerance(GetParam()));
     if (HasFailure()) return;
@@ -142,7 +154,9 @@ TEST_P(DeviceAttendOfType, RingEqualsTheReferenceOnRandomWorlds) {
     Random random(seed);
     World world = matrix_world(random, GetParam());
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, describe(world)));
-    DeviceRun run{run_ring, ring_tile_rows(world.shape.head_dim, world.layer.heads / world.shape.kv_heads)};
+    DeviceRun run{run_ring(uniform(random, 0, 4)),
+                  ring_tile_rows(world.shape.head_dim, world.layer.heads / world.shape.kv_heads)};
+    run.mass = true;
     if (seed % 3 == 0) run.out = Element::kBF16;
     compare(world, run, matrix_tolerance(GetParam()));
     if (HasFailure()) return;
@@ -203,7 +217,7 @@ TEST(DeviceAttend, RowsThatSeeNothingGiveZeros) {
   world.plan.writes.resize(1);
   world.fill_tensors(random);
   for (const AttendKernel& kernel :
-       {AttendKernel(run_rows), run_stream(1), run_stream(3), AttendKernel(run_ring)}) {
+       {AttendKernel(run_rows), run_stream(1), run_stream(3), run_ring(1), run_ring(3)}) {
     const DeviceResult result = run_device(world, {kernel});
     EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
     for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());

@@ -14,6 +14,7 @@
 #include <list>
 
 #include "base/result.h"
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/plan_layout.h"
 
 namespace rhapsode::kernels::cuda {
@@ -22,7 +23,7 @@ struct PassKey {
   int recipe = 0;
   PlanOffsets offsets;
   PlanSizes sizes;
-  int splits = 1;
+  AttendSplits splits;
   std::array<const void*, 6> buffers{};
 
   bool operator==(const PassKey&) const = default;

@@ -1,5 +1,7 @@
 #include "kernels/cuda/pinned_page_memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
@@ -22,7 +24,7 @@ class PinnedPageMemory final : public PageMemory {
  public:
   ~PinnedPageMemory() override {
     for (size_t slab = 0; slab < slabs_.size(); ++slab) {
-      if (slabs_[slab] == Slab::kPinned) cudaHostUnregister(region_ + slab * slab_bytes_);
+      if (slabs_[slab].state == SlabState::kPinned) cudaHostUnregister(region_ + slab * slab_bytes_);
     }
   }
 
@@ -44,12 +46,11 @@ class PinnedPageMemory final : public PageMemory {
   }
 
   Status prepare(std::span<const std::byte> part) override {
-    std::lock_guard lock(mutex_);
-    if (slabs_.empty()) choose_slabs(part.size());
+    std::call_once(chosen_, [&] { choose_slabs(part.size()); });
     const auto begin = static_cast<size_t>(part.data() - region_);
     for (size_t slab = begin / slab_bytes_; slab * slab_bytes_ < begin + part.size(); ++slab) {
-      if (slabs_[slab] == Slab::kUntouched) pin(slab);
-      if (slabs_[slab] == Slab::kRefused) {
+      std::call_once(slabs_[slab].pinned, [&] { pin(slab); });
+      if (slabs_[slab].state == SlabState::kRefused) {
         return make_error(ErrorKind::kNoSpace, "the system pins no more memory than {} MiB",
                           slab * slab_bytes_ >> 20);
       }
@@ -58,30 +59,39 @@ class PinnedPageMemory final : public PageMemory {
   }
 
  private:
-  enum class Slab : uint8_t { kUntouched, kPinned, kRefused };
+  enum class SlabState : uint8_t { kUntouched, kPinned, kRefused };
+  // Several slabs are pinned by as many threads at once.
+  struct Slab {
+    std::once_flag pinned;
+    SlabState state = SlabState::kUntouched;  // changed once, by who pins
+  };
 
   // A copy may not cross from one pinned slab into the next: slabs are made of whole parts, which are all of
   // one size, and of whole pages of the system.
   void choose_slabs(size_t part_bytes) {
     const size_t unit = std::lcm(part_bytes, kSystemPage);
     slab_bytes_ = (kLeastSlabBytes + unit - 1) / unit * unit;
-    slabs_.resize((bytes_ + slab_bytes_ - 1) / slab_bytes_, Slab::kUntouched);
+    slabs_ = std::vector<Slab>((bytes_ + slab_bytes_ - 1) / slab_bytes_);
   }
 
   void pin(size_t slab) {
     const size_t begin = slab * slab_bytes_;
-    const cudaError_t code =
-        cudaHostRegister(region_ + begin, std::min(slab_bytes_, bytes_ - begin), cudaHostRegisterPortable);
+    const size_t bytes = std::min(slab_bytes_, bytes_ - begin);
+    // The system clears fresh memory first; the driver would let it do so one slab after another.
+#ifdef MADV_POPULATE_WRITE
+    madvise(region_ + begin, bytes, MADV_POPULATE_WRITE);
+#endif
+    const cudaError_t code = cudaHostRegister(region_ + begin, bytes, cudaHostRegisterPortable);
     if (code != cudaSuccess) cudaGetLastError();  // else the next launch would report it
-    slabs_[slab] = code == cudaSuccess ? Slab::kPinned : Slab::kRefused;
+    slabs_[slab].state = code == cudaSuccess ? SlabState::kPinned : SlabState::kRefused;
   }
 
   std::unique_ptr<PageMemory> host_ = host_page_memory();
   std::byte* region_ = nullptr;
   size_t bytes_ = 0;
-  std::mutex mutex_;
-  size_t slab_bytes_ = 0;    // guarded by mutex_ until the first slab is pinned, then constant
-  std::vector<Slab> slabs_;  // guarded by mutex_; empty before the first part
+  std::once_flag chosen_;
+  size_t slab_bytes_ = 0;    // from then on
+  std::vector<Slab> slabs_;  // likewise
 };
 
 }  // namespace

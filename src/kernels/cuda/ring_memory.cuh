@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/attend.h"
+#include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/page_access.cuh"
 #include "kernels/cuda/turned.cuh"
 #include "kernels/cuda/warpgroup.cuh"
@@ -17,6 +17,7 @@ namespace rhapsode::kernels::cuda {
 constexpr int kQueriesOfAGroup = 64;
 constexpr int kGroupThreads = 128;
 constexpr int kCopyingWarps = 4;
+constexpr int kProcessors = 132;
 constexpr int kLag = 2;  // copies of so many pages are under way
 constexpr float kLog2E = 1.44269504088896340736f;
 // Powers of two that probabilities may exceed one by before the state is brought to a new maximum.
@@ -42,7 +43,7 @@ struct RingConfig {
 struct WideParameters {
   PageLayout layout;
   DevicePlan plan;
-  TileList tiles;
+  RingSchedule schedule;
   const float* row_angles;
   const float* shift_angles;
   const float* q;
@@ -57,6 +58,20 @@ struct WideParameters {
   float soft_cap;
   Turning turning;
 };
+
+// What a block works on at a time: a part of the pages of one tile and KV head.
+struct RingPart {
+  DeviceTile tile;
+  int kv_head;
+  int split;
+  int item;  // of all parts
+};
+
+__device__ __forceinline__ RingPart ring_part(const WideParameters& p, int item) {
+  const int of_heads = item / p.schedule.splits;
+  return {p.schedule.tiles.tiles[of_heads / p.layout.kv_heads], of_heads % p.layout.kv_heads,
+          item % p.schedule.splits, item};
+}
 
 // What products need to know of the page in a stage.
 struct RingPage {

@@ -107,25 +107,26 @@ struct RingWriter {
     if (written - announced > kLag) announce<kLag>();
   }
 
-  // Every page that some row of the tile sees, in the list's order, and the end behind them; every warp looks
-  // at 32 references at once.
-  __device__ void write_tile(const DeviceTile& tile, int kv_head) {
-    const DeviceList list = p.plan.lists[tile.sequence];
-    const Reach reach = reach_of(p, tile);
-    for (int begin = 0; begin < list.count; begin += 32) {
+  // Every page of the part that some row of the tile sees, in the list's order, and the end behind them;
+  // every warp looks at 32 references at once.
+  __device__ void write_part(const RingPart& part) {
+    const DeviceList list = p.plan.lists[part.tile.sequence];
+    const Reach reach = reach_of(p, part.tile);
+    const int end = list.count * (part.split + 1) / p.schedule.splits;
+    for (int begin = list.count * part.split / p.schedule.splits; begin < end; begin += 32) {
       const int r = begin + static_cast<int>(threadIdx.x) % 32;
       RingPage mine{};
       bool seen = false;
-      if (r < list.count) {
+      if (r < end) {
         mine.reference = p.plan.references[list.begin + r];
         mine.whole = seen_by_all(p, mine.reference, reach);
         seen = seen_by_any(p, mine.reference, reach);
       }
       for (unsigned wanted = __ballot_sync(~0u, seen); wanted != 0; wanted &= wanted - 1) {
-        put(page_of_lane(mine, __ffs(static_cast<int>(wanted)) - 1), kv_head);
+        put(page_of_lane(mine, __ffs(static_cast<int>(wanted)) - 1), part.kv_head);
       }
     }
-    put(RingPage{}, kv_head);
+    put(RingPage{}, part.kv_head);
   }
 };
 
