@@ -1,6 +1,7 @@
 #include "engine/engine_passes.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace rhapsode::engine {
 
@@ -43,8 +44,9 @@ Result<recall::AttentionMass> EnginePasses::attention_mass(const recall::PassBat
   return mass;
 }
 
-Result<std::vector<store::PagePin>> EnginePasses::take_pages(int count) {
-  std::vector<store::PagePin> pages = scheduler_.take_pages(count);
+Result<std::vector<store::PagePin>> EnginePasses::take_pages(std::span<const int> counts) {
+  const int count = std::accumulate(counts.begin(), counts.end(), 0);
+  std::vector<store::PagePin> pages = scheduler_.take_pages(counts);
   if (static_cast<int>(pages.size()) == count) return pages;
   return make_error(
       ErrorKind::kNoSpace,

@@ -15,7 +15,8 @@ class EnginePasses final : public recall::PassRunner {
 
   Status run(const recall::PassBatch& batch, model::PassGoal goal, const OnResult& on_result) override;
   Result<recall::AttentionMass> attention_mass(const recall::PassBatch& batch) override;
-  Result<std::vector<store::PagePin>> take_pages(int count) override;
+  using PassRunner::take_pages;
+  Result<std::vector<store::PagePin>> take_pages(std::span<const int> counts) override;
   int most_rows() const override;
   int most_logit_rows() const override { return runner_.most_scored_rows(); }
   const model::Architecture& architecture() const override { return runner_.architecture(); }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "engine/page_difference.h"
 #include "engine/passes_fixture.h"
 #include "store/catalog_fixture.h"
@@ -83,6 +85,9 @@ class KvTierTest : public PassesFixture {
     }
   }
 
+  void adjust(engine::RunnerOptions& options) const override { options.devices = devices_; }
+
+  int devices_ = 1;
   std::optional<Folder> folder_;
   std::unique_ptr<store::Catalog> catalog_;
   std::vector<int64_t> ids_;
@@ -107,6 +112,37 @@ TEST_F(KvTierTest, EveryTierGivesTheSamePages) {
   EXPECT_EQ(second->stats().encoded, 0u);
   EXPECT_EQ(second->stats().ram_bytes, 0u);
   expect_same(made, from_disk);
+}
+
+// Whether they come from text, from the host or from a disk.
+TEST_F(KvTierTest, PassagesAreSpreadOverDevicesAndStayWhole) {
+  devices_ = 3;
+  open(/*deterministic=*/false);
+  const auto expect_spread = [](const Pages& passages) {
+    std::map<int, int> pages_of;
+    for (const auto& passage : passages) {
+      for (const store::PagePin& page : passage) EXPECT_EQ(page->device, passage.front()->device);
+      pages_of[passage.front()->device] += static_cast<int>(passage.size());
+    }
+    EXPECT_EQ(pages_of.size(), 3u);
+    for (const auto& [device, pages] : pages_of) EXPECT_GE(pages, kPassages * kPages / 4) << device;
+  };
+  auto first = tier(options());
+  const Pages made = load_all(*first);
+  expect_spread(made);
+  first->clear();
+  auto second = tier(options(/*ram=*/false));
+  const Pages from_disk = load_all(*second);
+  EXPECT_EQ(second->stats().disk_hits, kPassages);
+  expect_spread(from_disk);
+  expect_same(made, from_disk);
+  auto third = tier(options());
+  load_all(*third);
+  third->reclaim(1000);
+  const Pages from_ram = load_all(*third);
+  EXPECT_EQ(third->stats().ram_hits, static_cast<uint64_t>(kPassages));
+  expect_spread(from_ram);
+  expect_same(made, from_ram);
 }
 
 TEST_F(KvTierTest, WhatTheRequestsTookBackComesFromTheHost) {

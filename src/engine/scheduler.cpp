@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "recall/passage_pages.h"
 #include "store/host_pages.h"
@@ -56,14 +57,16 @@ bool Scheduler::execute(const std::function<void()>& job) {
   return entry.ran;
 }
 
-std::vector<store::PagePin> Scheduler::take_pages(int count) {
+std::vector<store::PagePin> Scheduler::take_pages(std::span<const int> counts) {
   std::vector<store::PagePin> pages;
   const std::function<void()> job = [&] {
-    if (!make_room(count)) return;
-    const int device = pool_.emptiest();  // what is taken together is read together
-    for (int i = 0; i < count; ++i) {
-      pages.push_back(pool_.allocate(device));
-      if (!pages.back()) return pages.clear();
+    if (!make_room(std::accumulate(counts.begin(), counts.end(), 0))) return;
+    for (const int count : counts) {
+      const int device = pool_.emptiest();
+      for (int i = 0; i < count; ++i) {
+        pages.push_back(pool_.allocate(device));
+        if (!pages.back()) return pages.clear();
+      }
     }
   };
   execute(job);
@@ -256,7 +259,7 @@ std::vector<std::vector<store::PagePin>> Scheduler::private_copies(const Request
   const int rows = static_cast<int>(request.tokens.size()) - request.run_tokens();
   if (!make_room(static_cast<int>(from.size()) + recall::pages_for(rows))) return copies;
   while (to.size() < from.size()) {
-    to.push_back(pool_.allocate());
+    to.push_back(pool_.allocate(from[to.size()]->device));
     if (!to.back()) return copies;
   }
   if (!store::copy_pages(from, to).ok()) return copies;

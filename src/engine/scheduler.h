@@ -44,8 +44,9 @@ class Scheduler {
   // Runs `job` on the worker between two passes and returns when it has run; false when the scheduler is
   // stopping.
   bool execute(const std::function<void()>& job);
-  // Empty pages, evicting what can be; fewer (none) than asked when the pool cannot give them.
-  std::vector<store::PagePin> take_pages(int count);
+  // Empty pages, evicting what can be; none when the pool cannot give them all. So many for each count; those
+  // of one count lie together (PagePool::allocate).
+  std::vector<store::PagePin> take_pages(std::span<const int> counts);
   // Rows that a job should evaluate at most, so that those who wait for their next token wait no longer than
   // pass_ms.
   int job_rows() const { return job_rows_.load(); }

@@ -65,6 +65,26 @@ class ShardedPageMemory final : public PageMemory {
         copies, [](const CopyOut& copy) { return copy.from; },
         [](PageMemory& memory, std::span<const CopyOut> own) { return memory.copy_all_out(own); });
   }
+  // Those within a device there at once, the others one by one.
+  Status copy_all_within(std::span<const CopyWithin> copies) override {
+    std::vector<CopyWithin> within;
+    for (const CopyWithin& copy : copies) {
+      RH_TRY(const size_t source, device_of(copy.from));
+      RH_TRY(const size_t target, device_of(copy.to));
+      if (source == target) {
+        within.push_back(copy);
+      } else {
+        RH_TRY_STATUS(copy_within(copy.from, copy.to, copy.bytes));
+      }
+    }
+    return copy_all<CopyWithin>(
+        within, [](const CopyWithin& copy) { return copy.to; },
+        [](PageMemory& memory, std::span<const CopyWithin> own) { return memory.copy_all_within(own); });
+  }
+  bool copies_cheaply() const override {
+    return std::all_of(memories_.begin(), memories_.end(),
+                       [](const auto& memory) { return memory->copies_cheaply(); });
+  }
 
   // What is fast for one device of a host is for all of them.
   std::unique_ptr<PageMemory> new_staging() override { return memories_.front()->new_staging(); }

@@ -41,6 +41,16 @@ TEST(ShardedPageMemory, CopiesReachTheDeviceOfTheirAddress) {
   EXPECT_EQ(other, sources[0]);
   EXPECT_TRUE(std::equal(out.begin(), out.begin() + kBytes / 2, sources[2].begin()));
   EXPECT_TRUE(std::equal(out.begin() + kBytes / 2, out.end(), sources[2].begin() + kBytes / 2));
+  const std::array<PageMemory::CopyWithin, 3> within{{{regions[2] + kBytes, regions[2], kBytes},
+                                                      {regions[2] + kBytes, regions[1], kBytes},
+                                                      {regions[0] + kBytes, regions[0], kBytes}}};
+  ASSERT_TRUE(memory->copy_all_within(within).ok());
+  for (const std::byte* copied : {regions[2], regions[1]}) {
+    ASSERT_TRUE(memory->copy_out(copied, out).ok());
+    EXPECT_EQ(out, sources[0]);
+  }
+  ASSERT_TRUE(memory->copy_out(regions[0], out).ok());
+  EXPECT_EQ(out, sources[2]);
   ASSERT_TRUE(memory->copy_out(regions[1] + kBytes, out).ok());
   EXPECT_EQ(out, sources[1]);
 }

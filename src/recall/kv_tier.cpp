@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <optional>
 
 #include "base/clock.h"
@@ -139,8 +138,7 @@ void KvTier::share_resident(Loading& loading) {
 
 // All at once: a question waits for the engine's thread each time.
 Status KvTier::take_pages(Loading& loading, std::span<const size_t> numbers, std::span<const int> counts) {
-  const int total = std::accumulate(counts.begin(), counts.end(), 0);
-  RH_TRY(std::vector<store::PagePin> pages, runner_.take_pages(total));
+  RH_TRY(std::vector<store::PagePin> pages, runner_.take_pages(counts));
   auto next = std::make_move_iterator(pages.begin());
   for (size_t n = 0; n < numbers.size(); ++n) {
     loading.pages[numbers[n]].assign(next, next + counts[n]);

@@ -46,8 +46,10 @@ class PassRunner {
   virtual Status run(const PassBatch& batch, model::PassGoal goal, const OnResult& on_result) = 0;
   // The attention mass of a pass; batch.mass is set and no result is wanted.
   virtual Result<AttentionMass> attention_mass(const PassBatch& batch) = 0;
-  // Empty pages of the engine's pool.
-  virtual Result<std::vector<store::PagePin>> take_pages(int count) = 0;
+  // Empty pages of the engine's pool, so many for each of the counts, one behind the other. Those of one
+  // count lie on one device as far as it has room, different counts where most room is.
+  virtual Result<std::vector<store::PagePin>> take_pages(std::span<const int> counts) = 0;
+  Result<std::vector<store::PagePin>> take_pages(int count) { return take_pages(std::span(&count, 1)); }
   // Rows to put into the next pass at most; smaller while somebody waits for a token.
   virtual int most_rows() const = 0;
   // Output rows to put into a pass with logits at most: they cost memory.
