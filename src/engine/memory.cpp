@@ -242,8 +242,10 @@ recall::KvUpkeep Memory::Impl::upkeep() {
 }
 
 std::unique_ptr<recall::Ingester> Memory::Impl::ingester() {
-  return std::make_unique<recall::Ingester>(*catalog, *passes, *encoder, *frame, *whitening,
-                                            recall::IngestSetting{kv_fingerprint, stored_kv, disk_cap_bytes});
+  const int threads = engine->options.threads > 0 ? engine->options.threads : usable_cores();
+  return std::make_unique<recall::Ingester>(
+      *catalog, *passes, *encoder, *frame, *whitening,
+      recall::IngestSetting{kv_fingerprint, stored_kv, disk_cap_bytes, threads});
 }
 
 Result<store::Selection> Memory::Impl::selection(const SourceFilter& filter) const {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -156,8 +157,10 @@ Status rename_durably(const std::filesystem::path& from, const std::filesystem::
 }
 
 Status replace_file(const std::filesystem::path& path, std::string_view content) {
+  // Threads that write the same file do not write into each other's copy.
+  static std::atomic<uint64_t> copies{0};
   std::filesystem::path fresh = path;
-  fresh += ".new-" + std::to_string(::getpid());
+  fresh += ".new-" + std::to_string(::getpid()) + "-" + std::to_string(++copies);
   const auto write = [&]() -> Status {
     RH_TRY(File file, File::open_write(fresh));
     RH_TRY_STATUS(file.truncate(0));

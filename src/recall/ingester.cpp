@@ -1,17 +1,18 @@
 #include "recall/ingester.h"
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <set>
 
 #include "base/clock.h"
 #include "base/iso_time.h"
 #include "base/sha256.h"
 #include "recall/links.h"
 #include "store/conversation_types.h"
-#include "store/host_pages.h"
 #include "store/kv_codec.h"
-#include "text/passage.h"
 #include "text/readers.h"
-#include "text/search_terms.h"
 
 namespace rhapsode::recall {
 
@@ -21,8 +22,13 @@ namespace {
 constexpr char kRecipe[] = "reader 1; cutter 2; 512/640";
 // Tokens encoded between two commits at least: what a kill may cost. Devices take wider passes than that.
 constexpr int kLeastBatchTokens = 2048;
-// Below this an estimate of the time would cost more than it tells.
-constexpr uint64_t kEstimateFrom = 4096;
+// Of a device whose passes are wider than that, when no KV is stored.
+constexpr int kPassesACommit = 8;
+// Sources that are cut ahead, for each thread, and their bytes.
+constexpr size_t kAheadPerThread = 8;
+constexpr uint64_t kMostBytesAhead = 64 << 20;
+// How long a finished batch may lie uncommitted while the next source is waited for.
+constexpr std::chrono::milliseconds kPatience(20);
 
 Result<std::string> sha256_of(std::string_view bytes) {
   return sha256(std::as_bytes(std::span(bytes.data(), bytes.size())));
@@ -40,12 +46,23 @@ std::string normal_path(const std::string& path) {
 
 }  // namespace
 
+struct Ingester::CutSource {
+  Result<CutDocument> document;
+  // Of a content that was not known: its text is durable.
+  std::optional<Result<store::PreparedContent>> prepared;
+};
+
+struct Ingester::Coming {
+  text::SourceBytes source;  // of one that is not cut ahead, its bytes; else only the name
+  KnownContent content;
+  uint64_t bytes = 0;
+  std::optional<std::future<CutSource>> cut;
+};
+
 struct Ingester::Cut {
-  store::SourceRecord source;
-  store::ContentKey key;
-  store::ContentRecord content;
-  std::vector<PassageTokens> passages;
-  std::vector<std::string> warnings;
+  CutDocument document;
+  KnownContent content;
+  std::optional<store::PreparedContent> prepared;
 };
 
 struct Ingester::Content {
@@ -54,24 +71,38 @@ struct Ingester::Content {
   int missing = 0;                           // passages
 };
 
-struct Ingester::Work {
-  int64_t content = 0;
-  int ordinal = 0;
-  PassageTokens tokens;
-};
-
 struct Ingester::Run {
+  struct Waiting {
+    EncodingBatch::Place place;
+    PassageTokens tokens;
+  };
+
+  Run(const AddOptions& given, const Ingester& ingester, int threads)
+      : options(given),
+        pool(threads),
+        line(ingester.encoder_, ingester.whitening_, ingester.setting_.stored_kv, pool),
+        begin_ns(now_ns()) {}
+
   const AddOptions& options;
   AddReport report;
   AddProgress progress;
   std::map<std::string, int64_t> current;  // source name to the content of its current version
-  std::map<int64_t, Content> begun;
-  std::vector<Work> waiting;
-  size_t waiting_tokens = 0;
   std::set<std::string> seen;
   std::set<std::string> published;
   std::string now;
-  int64_t begin_ns = 0;
+  // The way of a source, stage by stage.
+  WorkerPool pool;
+  std::deque<Coming> coming;  // being cut
+  uint64_t coming_bytes = 0;
+  std::set<std::pair<std::string, std::string>> keys;  // hash and recipe of whatever came so far
+  std::vector<Cut> cut;                                // to begin
+  size_t cut_tokens = 0;
+  std::map<int64_t, Content> begun;
+  std::deque<Waiting> waiting;  // to encode
+  size_t waiting_tokens = 0;
+  EncodingLine line;
+  std::optional<uint64_t> most_kv_bytes;  // that can be stored by now
+  int64_t begin_ns;
 };
 
 std::string name_for(const std::string& user, const std::string& name) {
@@ -85,8 +116,11 @@ std::string vocabulary_id(const text::Tokenizer& tokenizer) {
   return hash.ok() ? hash->substr(0, 16) : "unknown";
 }
 
-size_t Ingester::batch_tokens() const {
-  return static_cast<size_t>(std::max(kLeastBatchTokens, runner_.most_rows()));
+// Without KV a batch is small and a fast device done with it at once: the commits would take longer.
+size_t Ingester::batch_tokens(bool index_only) const {
+  const int rows = runner_.most_rows();
+  const bool fast = index_only && rows > kLeastBatchTokens;
+  return static_cast<size_t>(std::max(kLeastBatchTokens, fast ? kPassesACommit * rows : rows));
 }
 
 // Equal bytes are one content, unless their names promise different formats, another model counts its tokens,
@@ -106,128 +140,7 @@ Result<Ingester::KnownContent> Ingester::look_up(const text::SourceBytes& source
   return content;
 }
 
-// Headers hold a name, and where passages end depends on the header's length: bytes that are known already
-// are cut under the name that their content has.
-Result<Ingester::Cut> Ingester::cut_bytes(text::SourceBytes source, const KnownContent& content,
-                                          const AddOptions& options) const {
-  const uint64_t bytes = source.bytes.size();
-  const bool named = content.known && !content.known->named_after.empty();
-  const std::string read_as = named ? content.known->named_after : source.name;
-  RH_TRY(text::Document document, text::read_document(read_as, std::move(source.bytes)));
-  RH_TRY(Cut made, cut(std::move(document)));
-  made.key = content.key;
-  made.source.name = source.name;
-  made.content.named_after = read_as;
-  made.source.bytes = bytes;
-  made.source.tags = options.tags;
-  made.source.user = options.user;
-  for (const std::string& older : options.supersedes) {
-    made.source.supersessions.push_back({.reverse = false, .reference = older, .by_user = true});
-  }
-  if (!options.event_time.empty()) made.source.event_time = options.event_time;
-  return made;
-}
-
-Result<Ingester::Cut> Ingester::cut(text::Document document) const {
-  Cut cut;
-  Status counted;
-  const auto count = [&](std::string_view piece) {
-    auto tokens = runner_.tokenizer().encode(piece);
-    if (!tokens.ok()) counted = tokens.error();
-    return tokens.ok() ? static_cast<int>(tokens->size()) : 0;
-  };
-  RH_TRY(const std::vector<text::Passage> passages, text::cut_passages(document, count));
-  RH_TRY_STATUS(counted);
-  for (const text::Passage& passage : passages) {
-    const std::string_view body =
-        std::string_view(document.text).substr(passage.begin, passage.end - passage.begin);
-    RH_TRY(PassageTokens tokens, frame_.passage(passage.header, body));
-    store::PassagePlace place;
-    place.begin = passage.begin;
-    place.end = passage.end;
-    place.header = passage.header;
-    place.line = passage.line;
-    place.page = passage.page;
-    place.tokens = static_cast<int>(tokens.tokens.size());
-    place.terms = text::search_terms(passage.header + "\n" + std::string(body));
-    const auto text_begin = tokens.tokens.begin() + tokens.header_tokens;
-    const std::set<int32_t> unique(text_begin, text_begin + tokens.text_tokens);
-    place.unique_tokens.assign(unique.begin(), unique.end());
-    cut.content.passages.push_back(std::move(place));
-    cut.passages.push_back(std::move(tokens));
-  }
-  cut.content.kind = cut.source.kind = text::to_string(document.kind);
-  cut.content.title = cut.source.title = document.title;
-  cut.source.author = document.author;
-  cut.source.event_time = document.date;
-  cut.source.identifier = document.identifier;
-  for (const std::string& older : document.supersedes) cut.source.supersessions.push_back({false, older});
-  for (const std::string& newer : document.superseded_by) cut.source.supersessions.push_back({true, newer});
-  cut.content.text = std::move(document.text);
-  cut.warnings = std::move(document.warnings);
-  return cut;
-}
-
-Result<double> Ingester::measured_tokens_per_s(bool index_only) {
-  PassageTokens sample;
-  sample.tokens.assign(std::min(256, runner_.most_rows()), 0);
-  sample.text_tokens = static_cast<int>(sample.tokens.size());
-  RH_TRY_STATUS(encoder_.prefix_pages());
-  RH_TRY_STATUS(encoder_.encode(std::span(&sample, 1), index_only));  // the first of a shape also plans it
-  const int64_t begin = now_ns();
-  RH_TRY_STATUS(encoder_.encode(std::span(&sample, 1), index_only));
-  return 1e3 * static_cast<double>(sample.tokens.size()) / ms_between(begin, now_ns());
-}
-
-Result<AddPlan> Ingester::plan(const AddOptions& options) {
-  AddPlan plan;
-  RH_TRY(const std::vector<store::SourceRow> rows, catalog_.sources(store::Selection::stored()));
-  std::map<std::string, int64_t> current;
-  for (const store::SourceRow& row : rows) current[row.record.name] = row.content;
-  std::set<std::string> hashes;
-  Status failed;
-  text::ScanCallbacks callbacks;
-  callbacks.on_skip = [](const text::Skip&) {};
-  callbacks.on_source = [&](text::SourceBytes source) {
-    const std::string name = source.name = name_for(options.user, source.name);
-    const auto content = look_up(source, options.user);
-    if (!content.ok()) {
-      failed = content.error();
-      return false;
-    }
-    const auto& known = content->known;
-    const auto had = current.find(name);
-    const bool complete = known && known->complete;
-    if (had != current.end() && complete && known->id == had->second) {
-      ++plan.sources_unchanged;
-      return true;
-    }
-    auto document = cut_bytes(std::move(source), *content, options);
-    if (!document.ok()) return true;  // add() reports it
-    ++(had == current.end() ? plan.sources_new : plan.sources_changed);
-    if (complete || !hashes.insert(content->key.sha256).second) return true;
-    for (const PassageTokens& passage : document->passages) {
-      plan.tokens += passage.tokens.size();
-      plan.kv_bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv,
-                                              static_cast<int>(passage.tokens.size()));
-    }
-    return true;
-  };
-  text::ScanOptions scan{options.most_source_bytes, options.ignore_files, options.hidden};
-  RH_TRY_STATUS(text::scan_sources(options.paths, scan, callbacks));
-  RH_TRY_STATUS(failed);
-  RH_TRY(const store::CatalogStats stats, catalog_.stats(setting_.kv_fingerprint));
-  plan.index_only = options.index_only ||
-                    (setting_.disk_cap_bytes > 0 && stats.kv_bytes + plan.kv_bytes > setting_.disk_cap_bytes);
-  if (plan.index_only) plan.kv_bytes = 0;
-  if (plan.tokens >= kEstimateFrom) {
-    RH_TRY(const double speed, measured_tokens_per_s(plan.index_only));
-    plan.seconds = static_cast<double>(plan.tokens) / speed;
-  }
-  return plan;
-}
-
-bool Ingester::report_progress(Run& run) {
+void Ingester::report_progress(Run& run) {
   const double seconds = ms_between(run.begin_ns, now_ns()) / 1e3;
   run.progress.tokens_done = run.report.encoded_tokens;
   run.progress.tokens_per_s = seconds > 0 ? static_cast<double>(run.report.encoded_tokens) / seconds : 0;
@@ -235,9 +148,8 @@ bool Ingester::report_progress(Run& run) {
     run.progress.seconds_left =
         static_cast<double>(run.progress.tokens_total - run.progress.tokens_done) / run.progress.tokens_per_s;
   }
-  if (!run.options.on_progress || run.options.on_progress(run.progress)) return true;
-  run.report.cancelled = true;
-  return false;
+  if (run.report.cancelled || !run.options.on_progress) return;
+  run.report.cancelled = !run.options.on_progress(run.progress);
 }
 
 Status Ingester::publish(const Content& content, Run& run) {
@@ -259,129 +171,250 @@ Status Ingester::publish(const Content& content, Run& run) {
 }
 
 // Those of the content's passages that have no codes yet wait to be encoded.
-Status Ingester::queue_passages(Cut& cut, Content& content, Run& run) {
-  RH_TRY(const std::vector<int> done, catalog_.encoded_ordinals(content.id));
+Status Ingester::queue_passages(CutDocument& cut, Content& content, bool fresh, Run& run) {
+  std::vector<int> done;
+  if (!fresh) {
+    RH_TRY(done, catalog_.encoded_ordinals(content.id));
+  }
   const std::set<int> encoded(done.begin(), done.end());
-  for (size_t ordinal = 0; ordinal < cut.passages.size(); ++ordinal) {
-    if (encoded.contains(static_cast<int>(ordinal))) continue;
-    run.waiting_tokens += cut.passages[ordinal].tokens.size();
-    run.waiting.push_back({content.id, static_cast<int>(ordinal), std::move(cut.passages[ordinal])});
+  for (size_t i = 0; i < cut.passages.size(); ++i) {
+    const auto ordinal = static_cast<int>(i);
+    if (encoded.contains(ordinal)) continue;
+    run.waiting_tokens += cut.passages[i].tokens.size();
+    run.waiting.push_back({{content.id, ordinal}, std::move(cut.passages[i])});
     ++content.missing;
   }
   return {};
 }
 
-Status Ingester::begin(Cut cut, Run& run) {
-  for (const std::string& warning : cut.warnings) run.report.warnings.push_back({cut.source.name, warning});
-  RH_TRY(std::optional<store::ContentInfo> known, catalog_.find_content(cut.key));
-  if (!known) {
-    add_mentions(cut.content);
-    RH_TRY(known, catalog_.begin_content(cut.key, cut.content));
+Status Ingester::begin(Cut& cut, Run& run) {
+  CutDocument& document = cut.document;
+  for (const std::string& warning : document.warnings) {
+    run.report.warnings.push_back({document.source.name, warning});
+  }
+  std::optional<store::ContentInfo>& known = cut.content.known;
+  const bool fresh = !known;
+  if (fresh) {
+    RH_TRY(known, catalog_.begin_content(cut.content.key, *cut.prepared));
   }
   Content content;
   content.id = known->id;
-  content.sources.push_back(cut.source);
-  RH_TRY_STATUS(queue_passages(cut, content, run));
+  content.sources.push_back(document.source);
+  RH_TRY_STATUS(queue_passages(document, content, fresh, run));
   if (content.missing == 0) return publish(content, run);
   run.begun.emplace(content.id, std::move(content));
   return {};
 }
 
-Status Ingester::take_source(text::SourceBytes source, Run& run) {
-  const std::string name = source.name;
-  run.seen.insert(name);
-  run.progress.source = name;
-  RH_TRY(const KnownContent content, look_up(source, run.options.user));
-  const std::optional<store::ContentInfo>& known = content.known;
+Status Ingester::begin_cut(Run& run) {
+  if (run.cut.empty()) return {};
+  const auto begin_all = [&]() -> Status {
+    for (Cut& cut : run.cut) RH_TRY_STATUS(begin(cut, run));
+    return {};
+  };
+  RH_TRY_STATUS(catalog_.in_one_commit(begin_all));
+  run.cut.clear();
+  run.cut_tokens = 0;
+  return {};
+}
+
+// On any thread.
+Ingester::CutSource Ingester::cut(text::SourceBytes source, const KnownContent& content,
+                                  const AddOptions& options) const {
+  const std::string read_as = content.read_as(source.name);
+  CutSource made{cutter_.cut_source(std::move(source), read_as, options), {}};
+  if (!made.document.ok() || content.known) return made;
+  add_mentions(made.document->content);
+  made.prepared = catalog_.prepare_content(std::move(made.document->content));
+  return made;
+}
+
+// What is there already as it is now: nothing is to be done.
+bool Ingester::is_unchanged(const std::string& name, const KnownContent& content, const Run& run) {
   const auto had = run.current.find(name);
-  const bool same = known && known->complete && had != run.current.end() && had->second == known->id;
+  const bool same = content.known && content.known->complete && had != run.current.end() &&
+                    had->second == content.known->id;
   const bool tells_more =
       !run.options.tags.empty() || !run.options.event_time.empty() || !run.options.supersedes.empty();
-  if (same && !tells_more) {
-    ++run.report.unchanged;
-    ++run.progress.sources_done;
+  return same && !tells_more;
+}
+
+void Ingester::note_unchanged(Run& run) {
+  ++run.report.unchanged;
+  ++run.progress.sources_done;
+}
+
+Status Ingester::take_source(text::SourceBytes source, Run& run) {
+  run.seen.insert(source.name);
+  RH_TRY(KnownContent content, look_up(source, run.options.user));
+  Coming coming;
+  coming.bytes = source.bytes.size();
+  coming.content = content;
+  coming.source.name = source.name;
+  if (!run.keys.emplace(content.key.sha256, content.key.recipe).second) {
+    // How it is read depends on what becomes of the one before it.
+    coming.source = std::move(source);
+  } else if (is_unchanged(source.name, content, run)) {
+    run.progress.source = source.name;
+    note_unchanged(run);
     return {};
+  } else {
+    coming.cut =
+        run.pool.run([this, &run, content = std::move(content), cut_now = std::move(source)]() mutable {
+          return cut(std::move(cut_now), content, run.options);
+        });
   }
-  auto document = cut_bytes(std::move(source), content, run.options);
-  if (!document.ok()) {
-    const bool empty =
-        document.error().kind == ErrorKind::kNotFound || document.error().kind == ErrorKind::kUnsupported;
-    (empty ? run.report.skipped : run.report.failed).push_back({name, document.error().message});
-    ++run.progress.sources_done;
-    return {};
+  run.coming_bytes += coming.bytes;
+  run.coming.push_back(std::move(coming));
+  const auto threads = static_cast<size_t>(run.pool.threads());
+  return take_coming(threads == 1 ? 0 : kAheadPerThread * threads, run);
+}
+
+// In their order, until there are so few left or the next one is still being cut.
+Status Ingester::take_coming(size_t most_coming, Run& run) {
+  while (!run.coming.empty() && !run.report.cancelled) {
+    const bool must = run.coming.size() > most_coming || run.coming_bytes > kMostBytesAhead;
+    RH_TRY_STATUS(store_made(run));
+    Coming& next = run.coming.front();
+    while (next.cut && next.cut->wait_for(kPatience * (must ? 1 : 0)) != std::future_status::ready) {
+      if (!must) return {};
+      RH_TRY_STATUS(store_made(run));
+    }
+    Coming taken = std::move(next);
+    run.coming.pop_front();
+    run.coming_bytes -= taken.bytes;
+    RH_TRY_STATUS(take_cut(std::move(taken), run));
   }
-  document->source.added = run.now;
-  if (known) {
-    if (auto waiting = run.begun.find(known->id); waiting != run.begun.end()) {
-      waiting->second.sources.push_back(document->source);
+  return {};
+}
+
+Status Ingester::take_cut(Coming coming, Run& run) {
+  const std::string name = coming.source.name;
+  run.progress.source = name;
+  if (!coming.cut) {
+    RH_TRY_STATUS(begin_cut(run));
+    RH_TRY(coming.content, look_up(coming.source, run.options.user));
+    if (is_unchanged(name, coming.content, run)) {
+      note_unchanged(run);
       return {};
     }
   }
-  RH_TRY_STATUS(begin(std::move(document).value(), run));
-  return run.waiting_tokens >= batch_tokens() ? flush(run) : Status{};
+  CutSource made =
+      coming.cut ? coming.cut->get() : cut(std::move(coming.source), coming.content, run.options);
+  if (!made.document.ok()) {
+    const Error& error = made.document.error();
+    const bool empty = error.kind == ErrorKind::kNotFound || error.kind == ErrorKind::kUnsupported;
+    (empty ? run.report.skipped : run.report.failed).push_back({name, error.message});
+    ++run.progress.sources_done;
+    return {};
+  }
+  made.document->source.added = run.now;
+  if (coming.content.known) {
+    if (auto waiting = run.begun.find(coming.content.known->id); waiting != run.begun.end()) {
+      waiting->second.sources.push_back(made.document->source);
+      return {};
+    }
+  }
+  Cut cut{std::move(made.document).value(), std::move(coming.content), {}};
+  if (made.prepared) {
+    RH_TRY(cut.prepared, std::move(*made.prepared));
+  }
+  for (const PassageTokens& passage : cut.document.passages) run.cut_tokens += passage.tokens.size();
+  run.cut.push_back(std::move(cut));
+  if (run.waiting_tokens + run.cut_tokens < batch_tokens(run.report.index_only)) return {};
+  RH_TRY_STATUS(begin_cut(run));
+  return flush(run);
 }
 
+// What is in the line is stored before anything is said that depends on it.
 Status Ingester::heed_cap(uint64_t bytes, Run& run) {
-  if (setting_.disk_cap_bytes == 0) return {};
+  if (setting_.disk_cap_bytes == 0 || run.report.index_only) return {};
+  if (run.most_kv_bytes && *run.most_kv_bytes + bytes <= setting_.disk_cap_bytes) {
+    *run.most_kv_bytes += bytes;
+    return {};
+  }
+  while (run.line.size() > 0) RH_TRY_STATUS(store_next(run));
   RH_TRY(const store::CatalogStats stats, catalog_.stats(setting_.kv_fingerprint));
-  if (stats.kv_bytes + bytes <= setting_.disk_cap_bytes) return {};
+  run.most_kv_bytes = stats.kv_bytes + bytes;
+  if (*run.most_kv_bytes <= setting_.disk_cap_bytes) return {};
   // What is new is not worth more than what is there: the rest goes without KV until it is read.
   run.report.index_only = true;
   return {};
 }
 
-Status Ingester::store(std::span<const Work> batch, std::vector<Encoded> encoded, Run& run) {
-  const size_t code_bytes = whitening_.code_bytes();
-  std::vector<std::vector<std::byte>> codes(batch.size());
-  std::vector<std::vector<std::byte>> extents(batch.size());
+Status Ingester::store(const EncodingBatch& batch, Run& run) {
   std::map<int64_t, std::vector<store::EncodedPassage>> by_content;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    codes[i].resize(encoded[i].chunks * code_bytes);
-    whitening_.encode(encoded[i].chunk_states, codes[i]);
-    const auto tokens = static_cast<int>(batch[i].tokens.tokens.size());
-    if (!encoded[i].pages.empty()) {
-      RH_TRY(extents[i], store::encode_pinned_kv(encoded[i].pages, setting_.stored_kv, tokens));
-      run.report.kv_bytes += extents[i].size();
-    }
-    by_content[batch[i].content].push_back({batch[i].ordinal, encoded[i].chunks, whitening_.id(), codes[i],
-                                            setting_.kv_fingerprint, extents[i]});
-    run.report.encoded_tokens += tokens;
+  for (size_t i = 0; i < batch.places.size(); ++i) {
+    const EncodingBatch::Made& made = batch.made[i];
+    by_content[batch.places[i].content].push_back({batch.places[i].ordinal, made.chunks, whitening_.id(),
+                                                   made.codes, setting_.kv_fingerprint, made.kv});
+    run.report.kv_bytes += made.kv.size();
+    run.report.encoded_tokens += batch.passages[i].tokens.size();
     ++run.report.passages;
   }
-  for (const auto& [id, passages] : by_content) {
-    RH_TRY_STATUS(catalog_.put_encoded(id, passages));
-    Content& content = run.begun.at(id);
-    content.missing -= static_cast<int>(passages.size());
-    if (content.missing > 0) continue;
-    RH_TRY_STATUS(publish(content, run));
-    run.begun.erase(id);
-  }
+  const auto put = [&]() -> Status {
+    for (const auto& [id, passages] : by_content) {
+      RH_TRY_STATUS(catalog_.put_encoded(id, passages));
+      Content& content = run.begun.at(id);
+      content.missing -= static_cast<int>(passages.size());
+      if (content.missing > 0) continue;
+      RH_TRY_STATUS(publish(content, run));
+      run.begun.erase(id);
+    }
+    return {};
+  };
+  // Under a cap, KV makes room for itself, in commits of its own.
+  return setting_.disk_cap_bytes == 0 ? catalog_.in_one_commit(put) : put();
+}
+
+Status Ingester::store_next(Run& run) {
+  const EncodingBatch batch = run.line.pop();
+  if (run.report.cancelled && !batch.status.ok()) return {};
+  RH_TRY_STATUS(batch.status);
+  RH_TRY_STATUS(store(batch, run));
+  report_progress(run);
+  return {};
+}
+
+Status Ingester::store_made(Run& run) {
+  while (run.line.size() > 0 && run.line.ready()) RH_TRY_STATUS(store_next(run));
   return {};
 }
 
 Status Ingester::flush(Run& run) {
-  size_t first = 0;
-  while (first < run.waiting.size() && !run.report.cancelled) {
-    size_t last = first;
-    size_t tokens = 0;
-    std::vector<PassageTokens> passages;
-    while (last < run.waiting.size() && (last == first || tokens < batch_tokens())) {
-      tokens += run.waiting[last].tokens.tokens.size();
-      passages.push_back(run.waiting[last++].tokens);
-    }
+  while (!run.waiting.empty() && !run.report.cancelled) {
+    EncodingBatch batch;
+    const size_t most = batch_tokens(run.report.index_only);
     uint64_t bytes = 0;
-    for (const PassageTokens& passage : passages) {
-      bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv,
-                                      static_cast<int>(passage.tokens.size()));
+    for (size_t tokens = 0; !run.waiting.empty() && tokens < most; run.waiting.pop_front()) {
+      Run::Waiting& next = run.waiting.front();
+      const size_t count = next.tokens.tokens.size();
+      tokens += count;
+      bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv, static_cast<int>(count));
+      batch.places.push_back(next.place);
+      batch.passages.push_back(std::move(next.tokens));
     }
     RH_TRY_STATUS(heed_cap(bytes, run));
-    RH_TRY(std::vector<Encoded> encoded, encoder_.encode(passages, run.report.index_only));
-    RH_TRY_STATUS(store(std::span(run.waiting).subspan(first, last - first), std::move(encoded), run));
-    first = last;
-    report_progress(run);
+    batch.index_only = run.report.index_only;
+    if (run.line.size() == EncodingLine::kMostBatches) RH_TRY_STATUS(store_next(run));
+    run.line.push(std::move(batch));
+    if (run.pool.threads() == 1) RH_TRY_STATUS(store_next(run));
   }
   run.waiting.clear();
   run.waiting_tokens = 0;
+  return {};
+}
+
+Status Ingester::finish(Run& run) {
+  RH_TRY_STATUS(take_coming(0, run));
+  if (!run.report.cancelled) {
+    RH_TRY_STATUS(begin_cut(run));
+    RH_TRY_STATUS(flush(run));
+  }
+  while (run.line.size() > 0) {
+    if (run.report.cancelled) run.line.drop_waiting();
+    RH_TRY_STATUS(store_next(run));
+  }
   return {};
 }
 
@@ -427,41 +460,42 @@ Status Ingester::report_supersessions(Run& run) {
 Result<std::vector<int64_t>> Ingester::encode(std::vector<text::Document> documents,
                                               const std::string& user) {
   const AddOptions options;
-  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, {}, now_ns()};
+  Run run(options, *this, /*threads=*/1);
   std::vector<int64_t> contents;
   for (text::Document& document : documents) {
     const std::string name = document.name;
     RH_TRY(const std::string hash, sha256_of(document.text));
-    RH_TRY(Cut made, cut(std::move(document)));
+    RH_TRY(CutDocument made, cutter_.cut(std::move(document)));
     // The header is part of what is encoded: the same words of another day are another content.
     const std::string header = made.content.passages.empty() ? "" : made.content.passages.front().header;
-    made.key = {hash, recipe_of(name, user) + "; under " + header};
     made.content.named_after = name;
-    RH_TRY(const int64_t content, begin_unpublished(std::move(made), run));
+    RH_TRY(const int64_t content,
+           begin_unpublished(std::move(made), {hash, recipe_of(name, user) + "; under " + header}, run));
     contents.push_back(content);
   }
   RH_TRY_STATUS(flush(run));
   return contents;
 }
 
-Result<int64_t> Ingester::begin_unpublished(Cut cut, Run& run) {
-  RH_TRY(std::optional<store::ContentInfo> known, catalog_.find_content(cut.key));
+Result<int64_t> Ingester::begin_unpublished(CutDocument cut, const store::ContentKey& key, Run& run) {
+  RH_TRY(std::optional<store::ContentInfo> known, catalog_.find_content(key));
   if (!known) {
-    RH_TRY(known, catalog_.begin_content(cut.key, cut.content));
+    RH_TRY(known, catalog_.begin_content(key, cut.content));
   }
   if (known->complete || run.begun.contains(known->id)) return known->id;
   Content content;
   content.id = known->id;
-  RH_TRY_STATUS(queue_passages(cut, content, run));
+  RH_TRY_STATUS(queue_passages(cut, content, /*fresh=*/false, run));
   if (content.missing > 0) run.begun.emplace(known->id, std::move(content));
   return known->id;
 }
 
 Status Ingester::rebuild(const store::SourceRow& row) {
   const std::string& name = row.record.name;
-  RH_TRY(const std::optional<store::ContentInfo> known,
-         catalog_.find_content({row.sha256, recipe_of(name, row.record.user)}));
-  if (known && known->complete && known->id == row.content) return {};
+  KnownContent content;
+  content.key = {row.sha256, recipe_of(name, row.record.user)};
+  RH_TRY(content.known, catalog_.find_content(content.key));
+  if (content.known && content.known->complete && content.known->id == row.content) return {};
   RH_TRY(std::string text, catalog_.text(row.content));
   // Text that was extracted from another format is read as plain text; the rest as it was.
   const bool is_own_text = row.record.kind == to_string(text::DocumentKind::kPlain) ||
@@ -470,22 +504,28 @@ Status Ingester::rebuild(const store::SourceRow& row) {
                            row.record.kind == to_string(text::DocumentKind::kTable);
   RH_TRY(text::Document document,
          is_own_text ? text::read_document(name, std::move(text)) : text::read_plain(name, std::move(text)));
-  RH_TRY(Cut made, cut(std::move(document)));
-  made.key = {row.sha256, recipe_of(name, row.record.user)};
+  RH_TRY(CutDocument made, cutter_.cut(std::move(document)));
   made.content.named_after = name;
   made.content.kind = row.record.kind;
   made.content.title = row.record.title;
   std::vector<store::SupersessionClaim> claims = std::move(made.source.supersessions);
   made.source = row.record;
   made.source.supersessions = std::move(claims);
+  std::optional<store::PreparedContent> prepared;
+  if (!content.known) {
+    add_mentions(made.content);
+    RH_TRY(prepared, catalog_.prepare_content(std::move(made.content)));
+  }
   const AddOptions options;
-  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, {}, now_ns()};
-  RH_TRY_STATUS(begin(std::move(made), run));
+  Run run(options, *this, /*threads=*/1);
+  Cut cut{std::move(made), std::move(content), std::move(prepared)};
+  RH_TRY_STATUS(begin(cut, run));
   return flush(run);
 }
 
 Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tokens) {
-  Run run{options, {}, {}, {}, {}, {}, 0, {}, {}, format_iso_time(wall_clock_ms()), now_ns()};
+  Run run(options, *this, setting_.threads);
+  run.now = format_iso_time(wall_clock_ms());
   run.report.index_only = options.index_only;
   run.progress.tokens_total = expected_tokens;
   const uint64_t before = encoder_.evaluated_tokens();
@@ -510,7 +550,7 @@ Result<AddReport> Ingester::add(const AddOptions& options, uint64_t expected_tok
   };
   text::ScanOptions scan{options.most_source_bytes, options.ignore_files, options.hidden};
   RH_TRY_STATUS(text::scan_sources(options.paths, scan, callbacks));
-  if (failed.ok() && !run.report.cancelled) failed = flush(run);
+  if (failed.ok()) failed = finish(run);
   RH_TRY_STATUS(failed);
   if (options.sync && !run.report.cancelled) RH_TRY_STATUS(remove_vanished(run));
   RH_TRY_STATUS(report_supersessions(run));

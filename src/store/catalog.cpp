@@ -238,25 +238,54 @@ Result<WriteScope> WriteScope::begin(CatalogState& state) {
                       state.options.folder.string());
   }
   state.forget_views();
-  RH_TRY(Transaction transaction, Transaction::begin(*state.database));
-  WriteScope scope(&state, std::move(transaction));
+  WriteScope scope(&state);
+  if (state.joins_changes) return scope;
+  auto transaction = Transaction::begin(*state.database);
+  if (!transaction.ok()) {
+    scope.state_ = nullptr;
+    return transaction.error();
+  }
+  scope.transaction_.emplace(std::move(transaction).value());
   RH_TRY_STATUS(state.flush_uses());
   return scope;
 }
 
 WriteScope::~WriteScope() {
   if (state_ == nullptr) return;
+  if (!transaction_) {
+    state_->joined_failed = true;
+    return;
+  }
   transaction_.reset();
   state_->segments.discard();
 }
 
 Status WriteScope::commit() {
+  if (!transaction_) {
+    state_ = nullptr;
+    return {};
+  }
   RH_TRY_STATUS(state_->segments.sync());
   RH_TRY_STATUS(transaction_->commit());
   CatalogState& state = *std::exchange(state_, nullptr);
   state.pending_uses.clear();
   state.visible_now.reset();
   return state.segments.remove_dropped_files();
+}
+
+Status Catalog::in_one_commit(const std::function<Status()>& change) {
+  if (state_->joins_changes) return change();
+  RH_TRY(WriteScope scope, WriteScope::begin(*state_));
+  state_->joins_changes = true;
+  state_->joined_failed = false;
+  Status done = change();
+  state_->joins_changes = false;
+  RH_TRY_STATUS(done);
+  if (state_->joined_failed) {
+    return make_error(ErrorKind::kInternal, "{}: a part of a change failed: nothing of it was kept",
+                      state_->database->path().string());
+  }
+  return scope.commit();
 }
 
 Result<std::optional<std::string>> Catalog::setting(std::string_view key) const {

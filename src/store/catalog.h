@@ -4,10 +4,11 @@
 // extents of codes and KV lie in segment files (segment_file.h) that this class owns. Format: docs/formats/.
 // A *content* is one text with its passages, shared by all sources of equal bytes; a *version* says which
 // content a source had from when to when; a passage is *visible* when its content is complete and some
-// version of a source, current at the time asked for, has it. Threads: one thread at a time an object; any
-// number of read-only objects in any process beside one writer. Errors: kPermission/kCancelled when another
-// process writes or the catalog is read-only, kNoSpace when the disk is full (nothing changes then), kCorrupt
-// with file and what to do. Ids of contents and passages are never used twice.
+// version of a source, current at the time asked for, has it. Threads: one thread at a time an object (but
+// prepare_content()); any number of read-only objects in any process beside one writer. Errors:
+// kPermission/kCancelled when another process writes or the catalog is read-only, kNoSpace when the disk is
+// full (nothing changes then), kCorrupt with file and what to do. Ids of contents and passages are never used
+// twice.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,13 @@ class Catalog {
   // Stores the text durably and the passages' places; nothing is visible yet. Returns the new content, or the
   // one that was begun before with the same key and `named_after`.
   Result<ContentInfo> begin_content(const ContentKey& key, const ContentRecord& record);
+  // The same in two steps. The first takes all of the time and may be made by any thread at any time while
+  // the catalog is open; its text is a left-over until the second.
+  Result<PreparedContent> prepare_content(ContentRecord record);
+  Result<ContentInfo> begin_content(const ContentKey& key, const PreparedContent& content);
+  // Whatever `change` writes becomes one commit, or nothing of it when it or a call in it fails. Not for
+  // erase(); make room for KV before (evict_kv()).
+  Status in_one_commit(const std::function<Status()>& change);
   // Passages of a begun content that have codes already: a killed add() goes on behind them.
   Result<std::vector<int>> encoded_ordinals(int64_t content) const;
   // Appends codes and KV (may be empty), syncs, and commits them in one transaction; what a passage had is

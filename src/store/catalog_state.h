@@ -81,6 +81,8 @@ struct CatalogState {
   std::unordered_set<uint64_t> sound_codes;    // places (code_place) whose bytes matched their checksum
   std::unordered_set<uint64_t> damaged_codes;  // and those whose did not
   RecentTexts recent_texts{kRecentTextBytes};
+  bool joins_changes = false;   // the scopes of changes are parts of one that is open
+  bool joined_failed = false;   // one of them was not committed
   int64_t damaged_extents = 0;  // lost while segments were rewritten, since open()
   std::optional<std::vector<int64_t>> visible_now;
   int64_t visible_data_version = -1;
@@ -121,6 +123,7 @@ struct CatalogState {
   Result<int64_t> add_version(int64_t source, int64_t content, const SourceRecord& record);
 
   Result<ContentInfo> content_info(int64_t content) const;
+  Result<ContentInfo> store_passages(int64_t content, const PreparedContent& prepared);
   Result<const std::vector<int64_t>*> visible_passages_now();
   Result<std::vector<int64_t>> visible_ids(const VisibleRows& visible) const;
   Result<std::optional<std::span<const std::byte>>> sound_code(const Extent& extent);
@@ -161,7 +164,8 @@ struct CatalogState {
   Status truncate_log();
 };
 
-// The scope of one change: begin, work, commit; everything is undone without commit().
+// The scope of one change: begin, work, commit; everything is undone without commit(). Inside
+// Catalog::in_one_commit() that is so for all of its changes together.
 class WriteScope {
  public:
   // kPermission on a read-only catalog.
@@ -174,10 +178,9 @@ class WriteScope {
   Status commit();
 
  private:
-  WriteScope(CatalogState* state, Transaction transaction)
-      : state_(state), transaction_(std::move(transaction)) {}
+  explicit WriteScope(CatalogState* state) : state_(state) {}
   CatalogState* state_ = nullptr;
-  std::optional<Transaction> transaction_;
+  std::optional<Transaction> transaction_;  // unset: of the scope around this one
 };
 
 // A number for where a code extent lies: records begin at multiples of 64 bytes, files are far below 2^42.

@@ -64,6 +64,18 @@ struct ContentRecord {
   int mentions_version = 0;  // by which the passages' mentions were found; 0: they were not looked for
 };
 
+// A content with everything done that needs no look at the catalog: the text durable, the lists packed.
+struct PreparedContent {
+  struct Words {
+    std::vector<std::byte> terms;
+    std::vector<std::byte> tokens;
+  };
+  ContentRecord record;
+  std::string text_sha256;
+  uint64_t stored_bytes = 0;  // of the text's file
+  std::vector<Words> words;   // [passages]
+};
+
 struct ContentInfo {
   int64_t id = 0;
   bool complete = false;

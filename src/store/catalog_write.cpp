@@ -14,10 +14,12 @@ constexpr std::string_view kInsertPassage =
     "INSERT INTO passages(content, ordinal, begin_byte, end_byte, header, line, page, tokens) "
     "VALUES(?, ?, ?, ?, ?, ?, ?, ?)";
 
-Status check_record(const ContentKey& key, const ContentRecord& record) {
-  if (!is_sha256(key.sha256)) {
-    return make_error(ErrorKind::kInvalidArgument, "'{}' is no SHA-256 of a source", shown(key.sha256));
-  }
+Status check_key(const ContentKey& key) {
+  if (is_sha256(key.sha256)) return {};
+  return make_error(ErrorKind::kInvalidArgument, "'{}' is no SHA-256 of a source", shown(key.sha256));
+}
+
+Status check_places(const ContentRecord& record) {
   for (const PassagePlace& place : record.passages) {
     if (place.begin > place.end || place.end > record.text.size() || place.tokens < 0) {
       return make_error(ErrorKind::kInvalidArgument,
@@ -223,50 +225,83 @@ Result<std::optional<ContentInfo>> Catalog::find_content(const ContentKey& key) 
   return std::optional<ContentInfo>(std::move(info));
 }
 
+Result<PreparedContent> Catalog::prepare_content(ContentRecord record) {
+  if (state_->options.read_only) RH_TRY_STATUS(WriteScope::begin(*state_));
+  RH_TRY_STATUS(check_places(record));
+  PreparedContent content;
+  for (PassagePlace& place : record.passages) {
+    PreparedContent::Words& words = content.words.emplace_back();
+    RH_TRY(words.terms, pack_terms(encode_terms(std::exchange(place.terms, {}))));
+    RH_TRY(words.tokens, pack_tokens(std::exchange(place.unique_tokens, {})));
+  }
+  RH_TRY(StoredText text, state_->texts.put(record.text));
+  content.text_sha256 = std::move(text.sha256);
+  content.stored_bytes = text.stored_bytes;
+  content.record = std::move(record);
+  return content;
+}
+
 Result<ContentInfo> Catalog::begin_content(const ContentKey& key, const ContentRecord& record) {
-  RH_TRY_STATUS(check_record(key, record));
+  RH_TRY_STATUS(check_key(key));
+  RH_TRY(const PreparedContent content, prepare_content(record));
+  return begin_content(key, content);
+}
+
+Result<ContentInfo> Catalog::begin_content(const ContentKey& key, const PreparedContent& content) {
+  RH_TRY_STATUS(check_key(key));
+  const ContentRecord& record = content.record;
+  const auto passages = static_cast<int64_t>(record.passages.size());
   Database& database = *state_->database;
   RH_TRY(WriteScope scope, WriteScope::begin(*state_));
-  RH_TRY(const StoredText text, state_->texts.put(record.text));
   RH_TRY(const int64_t known,
          database.number("SELECT id FROM contents WHERE sha256 = ? AND recipe = ? AND named_after = ?",
                          key.sha256, key.recipe, record.named_after));
   if (known != 0) {
     RH_TRY(const int64_t same,
            database.number("SELECT count(*) FROM contents WHERE id = ? AND text_sha256 = ? AND passages = ?",
-                           known, text.sha256, static_cast<int64_t>(record.passages.size())));
-    if (same != 0) return state_->content_info(known);
+                           known, content.text_sha256, passages));
+    if (same != 0) {
+      RH_TRY(ContentInfo info, state_->content_info(known));
+      RH_TRY_STATUS(scope.commit());
+      return info;
+    }
     return make_error(
         ErrorKind::kInvalidArgument,
         "the content {} was begun before with another text or other passages under the same recipe", known);
   }
-  RH_TRY_STATUS(database.run(
-      "INSERT INTO texts(sha256, bytes, stored_bytes) VALUES(?, ?, ?) ON CONFLICT DO NOTHING", text.sha256,
-      static_cast<int64_t>(record.text.size()), static_cast<int64_t>(text.stored_bytes)));
+  RH_TRY_STATUS(
+      database.run("INSERT INTO texts(sha256, bytes, stored_bytes) VALUES(?, ?, ?) ON CONFLICT DO NOTHING",
+                   content.text_sha256, static_cast<int64_t>(record.text.size()),
+                   static_cast<int64_t>(content.stored_bytes)));
   int64_t tokens = 0;
   for (const PassagePlace& place : record.passages) tokens += place.tokens;
   RH_TRY_STATUS(
       database.run("INSERT INTO contents(sha256, recipe, text_sha256, named_after, complete, passages, "
                    "tokens) VALUES(?, ?, ?, ?, 0, ?, ?)",
-                   key.sha256, key.recipe, text.sha256, record.named_after,
-                   static_cast<int64_t>(record.passages.size()), tokens));
-  const int64_t content = database.last_insert_id();
-  int64_t ordinal = 0;
-  for (const PassagePlace& place : record.passages) {
-    RH_TRY_STATUS(database.run(kInsertPassage, content, ordinal++, static_cast<int64_t>(place.begin),
-                               static_cast<int64_t>(place.end), place.header, int64_t{place.line},
-                               int64_t{place.page}, int64_t{place.tokens}));
-    RH_TRY(const std::vector<std::byte> terms, pack_terms(encode_terms(place.terms)));
-    RH_TRY(const std::vector<std::byte> packed, pack_tokens(place.unique_tokens));
-    const int64_t passage = database.last_insert_id();
-    RH_TRY_STATUS(database.run("INSERT INTO passage_words(passage, terms, tokens) VALUES(?, ?, ?)", passage,
-                               std::span<const std::byte>(terms), std::span<const std::byte>(packed)));
-  }
-  RH_TRY(ContentInfo info, state_->content_info(content));
-  std::vector<std::vector<MentionKey>> mentions;
-  for (const PassagePlace& place : record.passages) mentions.push_back(place.mentions);
-  RH_TRY_STATUS(state_->store_mentions(content, record.mentions_version, info.passages, mentions));
+                   key.sha256, key.recipe, content.text_sha256, record.named_after, passages, tokens));
+  RH_TRY(ContentInfo info, state_->store_passages(database.last_insert_id(), content));
   RH_TRY_STATUS(scope.commit());
+  return info;
+}
+
+Result<ContentInfo> CatalogState::store_passages(int64_t content, const PreparedContent& prepared) {
+  const ContentRecord& record = prepared.record;
+  std::vector<std::vector<MentionKey>> mentions;
+  for (size_t i = 0; i < record.passages.size(); ++i) {
+    const PassagePlace& place = record.passages[i];
+    const PreparedContent::Words& words = prepared.words[i];
+    RH_TRY_STATUS(database->run(kInsertPassage, content, static_cast<int64_t>(i),
+                                static_cast<int64_t>(place.begin), static_cast<int64_t>(place.end),
+                                place.header, int64_t{place.line}, int64_t{place.page},
+                                int64_t{place.tokens}));
+    const int64_t passage = database->last_insert_id();
+    RH_TRY_STATUS(database->run("INSERT INTO passage_words(passage, terms, tokens) VALUES(?, ?, ?)", passage,
+                                std::span<const std::byte>(words.terms),
+                                std::span<const std::byte>(words.tokens)));
+    mentions.push_back(place.mentions);
+  }
+  RH_TRY(ContentInfo info, content_info(content));
+  RH_TRY_STATUS(store_mentions(content, record.mentions_version, info.passages, mentions));
   return info;
 }
 

@@ -43,6 +43,14 @@ fs::path TextFiles::path_of(const std::string& sha256) const {
   return folder_ / sha256.substr(0, 2) / (sha256 + std::string(kSuffix));
 }
 
+// Nobody goes on into a folder that another thread has made and not made durable yet.
+Status TextFiles::make_folder(const fs::path& folder) {
+  const std::lock_guard lock(making_folders_);
+  if (fs::exists(folder)) return {};
+  RH_TRY_STATUS(make_directories(folder));
+  return sync_directory(folder_);
+}
+
 Result<StoredText> TextFiles::put(std::string_view text) {
   if (text.size() > kMostTextBytes) {
     return make_error(ErrorKind::kTooLarge,
@@ -54,9 +62,7 @@ Result<StoredText> TextFiles::put(std::string_view text) {
   const fs::path path = path_of(stored.sha256);
   // A damaged file of that name is replaced.
   if (const auto present = get(stored.sha256, text.size()); !present.ok()) {
-    const bool fresh_folder = !fs::exists(path.parent_path());
-    RH_TRY_STATUS(make_directories(path.parent_path()));
-    if (fresh_folder) RH_TRY_STATUS(sync_directory(folder_));
+    RH_TRY_STATUS(make_folder(path.parent_path()));
     RH_TRY(const std::vector<std::byte> frame, compress(text));
     RH_TRY_STATUS(replace_file(path, {reinterpret_cast<const char*>(frame.data()), frame.size()}));
   }

@@ -2,12 +2,14 @@
 //
 // Format: docs/formats/texts.md. Durability: put() returns when bytes and name are durable; equal texts are
 // one file. get() checks the text against its name. Errors: kCorrupt with the file, kNotFound, kNoSpace.
-// Threads: one writer, any number of readers. Cost: one small file and two or three syncs a text.
+// Threads: put() and get() from any, in one process at a time for put(); the rest by one writer. Cost: one
+// small file and two or three syncs a text.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -34,8 +36,10 @@ class TextFiles {
 
  private:
   std::filesystem::path path_of(const std::string& sha256) const;
+  Status make_folder(const std::filesystem::path& folder);
 
   std::filesystem::path folder_;
+  std::mutex making_folders_;
 };
 
 // Removes the file and makes that durable; a missing file is no error.
