@@ -24,7 +24,7 @@ constexpr uint64_t kMostBytesAhead = 64 << 20;
 struct Ingester::Planning {
   struct Coming {
     std::future<Result<std::vector<int>>> passages;  // their tokens
-    std::string sha256;
+    store::ContentKey key;
     uint64_t bytes = 0;
     bool is_new = false;
     bool complete = false;
@@ -34,8 +34,8 @@ struct Ingester::Planning {
 
   WorkerPool pool;
   std::deque<Coming> coming;
-  uint64_t bytes = 0;  // of those
-  std::set<std::string> hashes;
+  uint64_t bytes = 0;                                  // of those
+  std::set<std::pair<std::string, std::string>> keys;  // of contents that were counted
   AddPlan plan;
 };
 
@@ -60,7 +60,8 @@ void Ingester::count(Planning& planning, size_t most_coming) const {
     if (!passages.ok()) continue;  // add() reports it
     AddPlan& plan = planning.plan;
     ++(source.is_new ? plan.sources_new : plan.sources_changed);
-    if (source.complete || !planning.hashes.insert(source.sha256).second) continue;
+    const auto key = std::pair(source.key.sha256, source.key.recipe);
+    if (source.complete || !planning.keys.insert(key).second) continue;
     for (const int tokens : *passages) {
       plan.tokens += static_cast<uint64_t>(tokens);
       plan.kv_bytes += store::kv_extent_bytes(runner_.kv_shape(), setting_.stored_kv, tokens);
@@ -91,7 +92,7 @@ Result<AddPlan> Ingester::plan(const AddOptions& options) {
       return true;
     }
     Planning::Coming coming;
-    coming.sha256 = content->key.sha256;
+    coming.key = content->key;
     coming.bytes = source.bytes.size();
     coming.is_new = had == current.end();
     coming.complete = complete;

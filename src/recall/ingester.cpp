@@ -65,10 +65,9 @@ struct Ingester::Cut {
   std::optional<store::PreparedContent> prepared;
 };
 
-struct Ingester::Content {
-  int64_t id = 0;
-  std::vector<store::SourceRecord> sources;  // to publish when it is complete
-  int missing = 0;                           // passages
+struct Ingester::Publishing {
+  store::SourceRecord source;
+  int64_t content = 0;
 };
 
 struct Ingester::Run {
@@ -97,8 +96,9 @@ struct Ingester::Run {
   std::set<std::pair<std::string, std::string>> keys;  // hash and recipe of whatever came so far
   std::vector<Cut> cut;                                // to begin
   size_t cut_tokens = 0;
-  std::map<int64_t, Content> begun;
-  std::deque<Waiting> waiting;  // to encode
+  std::map<int64_t, int> missing;     // passages of contents that were begun and are not complete
+  std::deque<Publishing> publishing;  // sources in their order, waiting for their contents
+  std::deque<Waiting> waiting;        // to encode
   size_t waiting_tokens = 0;
   EncodingLine line;
   std::optional<uint64_t> most_kv_bytes;  // that can be stored by now
@@ -152,18 +152,21 @@ void Ingester::report_progress(Run& run) {
   run.report.cancelled = !run.options.on_progress(run.progress);
 }
 
-Status Ingester::publish(const Content& content, Run& run) {
-  for (const store::SourceRecord& source : content.sources) {
-    RH_TRY_STATUS(catalog_.publish(source, content.id));
+// In their order, as far as contents are complete: a part of somebody's commit.
+Status Ingester::publish(Run& run) {
+  for (; !run.publishing.empty(); run.publishing.pop_front()) {
+    const auto& [source, content] = run.publishing.front();
+    if (run.missing.contains(content)) return {};
+    RH_TRY_STATUS(catalog_.publish(source, content));
     const auto had = run.current.find(source.name);
     if (had == run.current.end()) {
       ++run.report.added;
-    } else if (had->second == content.id) {
+    } else if (had->second == content) {
       ++run.report.unchanged;
     } else {
       ++run.report.updated;
     }
-    run.current[source.name] = content.id;
+    run.current[source.name] = content;
     run.published.insert(source.name);
     ++run.progress.sources_done;
   }
@@ -171,18 +174,18 @@ Status Ingester::publish(const Content& content, Run& run) {
 }
 
 // Those of the content's passages that have no codes yet wait to be encoded.
-Status Ingester::queue_passages(CutDocument& cut, Content& content, bool fresh, Run& run) {
+Status Ingester::queue_passages(CutDocument& cut, int64_t content, bool fresh, Run& run) {
   std::vector<int> done;
   if (!fresh) {
-    RH_TRY(done, catalog_.encoded_ordinals(content.id));
+    RH_TRY(done, catalog_.encoded_ordinals(content));
   }
   const std::set<int> encoded(done.begin(), done.end());
   for (size_t i = 0; i < cut.passages.size(); ++i) {
     const auto ordinal = static_cast<int>(i);
     if (encoded.contains(ordinal)) continue;
     run.waiting_tokens += cut.passages[i].tokens.size();
-    run.waiting.push_back({{content.id, ordinal}, std::move(cut.passages[i])});
-    ++content.missing;
+    run.waiting.push_back({{content, ordinal}, std::move(cut.passages[i])});
+    ++run.missing[content];
   }
   return {};
 }
@@ -197,20 +200,15 @@ Status Ingester::begin(Cut& cut, Run& run) {
   if (fresh) {
     RH_TRY(known, catalog_.begin_content(cut.content.key, *cut.prepared));
   }
-  Content content;
-  content.id = known->id;
-  content.sources.push_back(document.source);
-  RH_TRY_STATUS(queue_passages(document, content, fresh, run));
-  if (content.missing == 0) return publish(content, run);
-  run.begun.emplace(content.id, std::move(content));
-  return {};
+  run.publishing.push_back({std::move(document.source), known->id});
+  return known->complete ? Status{} : queue_passages(document, known->id, fresh, run);
 }
 
 Status Ingester::begin_cut(Run& run) {
   if (run.cut.empty()) return {};
   const auto begin_all = [&]() -> Status {
     for (Cut& cut : run.cut) RH_TRY_STATUS(begin(cut, run));
-    return {};
+    return publish(run);
   };
   RH_TRY_STATUS(catalog_.in_one_commit(begin_all));
   run.cut.clear();
@@ -309,17 +307,19 @@ Status Ingester::take_cut(Coming coming, Run& run) {
     return {};
   }
   made.document->source.added = run.now;
-  if (coming.content.known) {
-    if (auto waiting = run.begun.find(coming.content.known->id); waiting != run.begun.end()) {
-      waiting->second.sources.push_back(made.document->source);
-      return {};
-    }
+  const std::optional<store::ContentInfo>& known = coming.content.known;
+  if (known && run.missing.contains(known->id)) {
+    run.publishing.push_back({std::move(made.document->source), known->id});
+    return {};
   }
+  const bool encodes = !known || !known->complete;
   Cut cut{std::move(made.document).value(), std::move(coming.content), {}};
   if (made.prepared) {
     RH_TRY(cut.prepared, std::move(*made.prepared));
   }
-  for (const PassageTokens& passage : cut.document.passages) run.cut_tokens += passage.tokens.size();
+  for (const PassageTokens& passage : cut.document.passages) {
+    if (encodes) run.cut_tokens += passage.tokens.size();
+  }
   run.cut.push_back(std::move(cut));
   if (run.waiting_tokens + run.cut_tokens < batch_tokens(run.report.index_only)) return {};
   RH_TRY_STATUS(begin_cut(run));
@@ -355,13 +355,11 @@ Status Ingester::store(const EncodingBatch& batch, Run& run) {
   const auto put = [&]() -> Status {
     for (const auto& [id, passages] : by_content) {
       RH_TRY_STATUS(catalog_.put_encoded(id, passages));
-      Content& content = run.begun.at(id);
-      content.missing -= static_cast<int>(passages.size());
-      if (content.missing > 0) continue;
-      RH_TRY_STATUS(publish(content, run));
-      run.begun.erase(id);
+      const auto missing = run.missing.find(id);
+      missing->second -= static_cast<int>(passages.size());
+      if (missing->second == 0) run.missing.erase(missing);
     }
-    return {};
+    return publish(run);
   };
   // Under a cap, KV makes room for itself, in commits of its own.
   return setting_.disk_cap_bytes == 0 ? catalog_.in_one_commit(put) : put();
@@ -482,11 +480,8 @@ Result<int64_t> Ingester::begin_unpublished(CutDocument cut, const store::Conten
   if (!known) {
     RH_TRY(known, catalog_.begin_content(key, cut.content));
   }
-  if (known->complete || run.begun.contains(known->id)) return known->id;
-  Content content;
-  content.id = known->id;
-  RH_TRY_STATUS(queue_passages(cut, content, /*fresh=*/false, run));
-  if (content.missing > 0) run.begun.emplace(known->id, std::move(content));
+  if (known->complete || run.missing.contains(known->id)) return known->id;
+  RH_TRY_STATUS(queue_passages(cut, known->id, /*fresh=*/false, run));
   return known->id;
 }
 
@@ -520,6 +515,7 @@ Status Ingester::rebuild(const store::SourceRow& row) {
   Run run(options, *this, /*threads=*/1);
   Cut cut{std::move(made), std::move(content), std::move(prepared)};
   RH_TRY_STATUS(begin(cut, run));
+  RH_TRY_STATUS(publish(run));
   return flush(run);
 }
 

@@ -64,12 +64,12 @@ class Ingester {
   Result<AddReport> add(const AddOptions& options, uint64_t expected_tokens);
 
  private:
-  struct CutSource;  // a document with what can be stored of it ahead
-  struct Coming;     // a source that is being cut
-  struct Cut;        // one that was cut, to begin
-  struct Content;    // begun, waiting for its passages
-  struct Run;        // the state of one add()
-  struct Planning;   // of one plan()
+  struct CutSource;   // a document with what can be stored of it ahead
+  struct Coming;      // a source that is being cut
+  struct Cut;         // one that was cut, to begin
+  struct Publishing;  // a source that waits for its content
+  struct Run;         // the state of one add()
+  struct Planning;    // of one plan()
 
   // By what a source's content is known, and what the catalog has of it.
   struct KnownContent {
@@ -94,7 +94,7 @@ class Ingester {
   Status begin_cut(Run& run);
   Status begin(Cut& cut, Run& run);
   Result<int64_t> begin_unpublished(CutDocument cut, const store::ContentKey& key, Run& run);
-  Status queue_passages(CutDocument& cut, Content& content, bool fresh, Run& run);
+  Status queue_passages(CutDocument& cut, int64_t content, bool fresh, Run& run);
   size_t batch_tokens(bool index_only) const;  // between two commits
   Status flush(Run& run);
   Status heed_cap(uint64_t bytes, Run& run);
@@ -102,7 +102,7 @@ class Ingester {
   Status store_next(Run& run);
   Status store(const EncodingBatch& batch, Run& run);
   Status finish(Run& run);
-  Status publish(const Content& content, Run& run);
+  Status publish(Run& run);
   Status remove_vanished(Run& run);
   Status report_supersessions(Run& run);
   void report_progress(Run& run);
