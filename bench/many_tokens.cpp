@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <random>
 
 #include "base/clock.h"
@@ -148,9 +149,9 @@ class InstantPasses final : public recall::PassRunner {
   Result<recall::AttentionMass> attention_mass(const recall::PassBatch&) override {
     return make_error(ErrorKind::kUnsupported, "there is no model to attend");
   }
-  Result<std::vector<store::PagePin>> take_pages(int count) override {
+  Result<std::vector<store::PagePin>> take_pages(std::span<const int> counts) override {
     std::vector<store::PagePin> pages;
-    for (int i = 0; i < count; ++i) {
+    for (int left = std::accumulate(counts.begin(), counts.end(), 0); left > 0; --left) {
       pages.push_back(pool_->allocate());
       if (!pages.back()) return make_error(ErrorKind::kNoSpace, "the pages are used up");
     }

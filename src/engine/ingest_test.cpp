@@ -230,6 +230,7 @@ TEST_F(IngestTest, SmallPoolsAreEnough) {
   write_documents(30);
   const Added one = add("one", 1);
   const uint64_t page = runner_->kv_shape().block_bytes();
+  encoder_.reset();  // it holds pages of the pool
   scheduler_.reset();
   pool_ = store::PagePool::create(runner_->kv_shape(), 56 * page).value();
   scheduler_ = std::make_unique<engine::Scheduler>(*runner_, *pool_, tracer_, engine::SchedulerOptions{});

@@ -413,5 +413,40 @@ TEST_F(CatalogTest, DroppedEncodingsComeBackWhenTheyAreMadeAgain) {
   expect_sound(*catalog);
 }
 
+TEST_F(CatalogTest, ChangesInOneCommitAreThereTogetherOrNotAtAll) {
+  const auto catalog = open();
+  const auto put = [&](const Document& document) -> Status {
+    RH_TRY_STATUS(add(*catalog, document));
+    return {};
+  };
+  expect_ok(put({"before", "alpha one\n"}));
+  expect_ok(catalog->in_one_commit([&]() -> Status {
+    RH_TRY_STATUS(put({"first", "beta two\n"}));
+    return put({"second", "gamma three\n"});
+  }));
+  EXPECT_EQ(names(*catalog).size(), 3u);
+  // The second part fails; and once more with nobody who says so.
+  const Status told = catalog->in_one_commit([&]() -> Status {
+    RH_TRY_STATUS(put({"third", "third is here\n"}));
+    return catalog->put_encoded(99, {});
+  });
+  EXPECT_EQ(told.error().kind, ErrorKind::kNotFound);
+  const Status silent = catalog->in_one_commit([&]() -> Status {
+    RH_TRY_STATUS(put({"fifth", "delta four\n"}));
+    ContentRecord record;
+    record.text = "delta four\n";
+    const ContentKey key{*sha256(std::as_bytes(std::span(std::string_view("delta")))), "r"};
+    EXPECT_TRUE(catalog->begin_content(key, record).ok());
+    record.passages.emplace_back().end = 5;
+    EXPECT_EQ(catalog->begin_content(key, record).error().kind, ErrorKind::kInvalidArgument);
+    return {};
+  });
+  EXPECT_EQ(silent.error().kind, ErrorKind::kInternal);
+  EXPECT_EQ(names(*catalog).size(), 3u);
+  expect_sound(*catalog);
+  expect_ok(put({"third", "third is here\n"}));
+  EXPECT_EQ(hits(*catalog, "third"), 1u);
+}
+
 }  // namespace
 }  // namespace rhapsode::store
