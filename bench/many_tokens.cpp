@@ -1,7 +1,8 @@
 // How fast many tokens of real text become routable: `add --index-only`, timed, then a question.
 //
 //   rhapsode_many_tokens MODEL.gguf TEXTS... --work FOLDER [--tokens 20] [--kv] [--question "..."]
-//                        [--instant] [--routing FILE.rhw] [--threads N] [--device cpu|cuda]
+//                        [--instant] [--routing FILE.rhw] [--threads N] [--device cpu|cuda] [--index-chunks
+//                        N]
 //
 // The texts (files and folders, as `rhapsode add` reads them) are taken once as they are. When --tokens
 // (millions) asks for more, further rounds are documents of the same paragraphs in an order drawn by a seed:
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "base/clock.h"
@@ -38,6 +40,7 @@ struct Setting {
   std::string question = "Which PEP describes the style guide for Python code?";
   double million_tokens = 20;
   int threads = usable_cores();
+  std::optional<uint64_t> index_chunks;
   bool kv = false;
   bool instant = false;
 };
@@ -228,6 +231,7 @@ Status add_really(const Setting& setting) {
   memory_options.folder = setting.work / "memory";
   memory_options.create = true;
   memory_options.whitening = setting.routing;
+  memory_options.index_chunks = setting.index_chunks;
   RH_TRY(const auto memory, Memory::open(*engine, memory_options));
   int64_t begin = now_ns();
   RH_TRY(const AddPlan plan, memory->plan(add_options(setting)));
@@ -244,6 +248,11 @@ Status add_really(const Setting& setting) {
     fmt::print("search {}: {:.1f} ms, {} passages, the best of {}\n", run + 1, seconds_since(begin) * 1e3,
                found.size(), found.empty() ? "nothing" : found.front().passage.source);
   }
+  RH_TRY(const MemoryStats stats, memory->stats());
+  fmt::print(
+      "stats: {} sources, {} passages, {} tokens; texts {:.0f} MB, codes {:.0f} MB, catalog {:.0f} MB\n",
+      stats.sources, stats.passages, stats.tokens, static_cast<double>(stats.text_bytes) * 1e-6,
+      static_cast<double>(stats.code_bytes) * 1e-6, static_cast<double>(stats.catalog_bytes) * 1e-6);
   return {};
 }
 
@@ -272,6 +281,7 @@ int main(int argc, char** argv) {
   app.add_option("--question", setting.question);
   app.add_option("--threads", setting.threads);
   app.add_option("--device", setting.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--index-chunks", setting.index_chunks, "as of `rhapsode add`; 0: codes are scanned");
   app.add_flag("--kv", setting.kv, "KV as well, not only routing keys");
   app.add_flag("--instant", setting.instant, "without the model: what the host does");
   CLI11_PARSE(app, argc, argv);
