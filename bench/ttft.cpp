@@ -38,6 +38,9 @@ constexpr double kLoadPoolSets = 6;
 constexpr double kLateness = 2;  // of the undisturbed full one
 constexpr int kLoadRequests = 32;
 constexpr double kInTime = 0.95;
+constexpr double kRateStep = 1.25;
+constexpr int kMostRateSteps = 20;
+constexpr double kGoalOfLoad = 4;  // times the rate of full prefill
 
 struct Arguments {
   std::string model;
@@ -286,19 +289,29 @@ class Bench {
     return static_cast<double>(late) / kLoadRequests;
   }
 
+  // The highest rate, by steps of kRateStep from `rate` up or, where that is too much, down.
+  Result<double> highest_rate(ReadPolicy policy, double rate, double limit_ms) {
+    double held = 0;
+    bool too_much = false;
+    for (int step = 0; step < kMostRateSteps && !(held > 0 && too_much); ++step) {
+      RH_TRY(const double late, late_share(policy, rate, limit_ms));
+      const bool in_time = late <= 1 - kInTime;
+      if (in_time) held = rate;
+      too_much = too_much || !in_time;
+      rate = in_time ? rate * kRateStep : rate / kRateStep;
+    }
+    return held;
+  }
+
   Status measure_load() {
     const double limit_ms = kLateness * full_ms_;
     double full_rate = 0;
     for (const auto& [policy, name] : {std::pair{ReadPolicy::kFull, "full"}, kStored[0], kStored[1]}) {
-      double held = 0;
+      const bool full = policy == ReadPolicy::kFull;
       for (const PassageSet& set : sets_) RH_TRY_STATUS(discard(set, policy));
-      // From a fifth of what `full` alone could do, by steps of 1.25.
-      for (double rate = policy == ReadPolicy::kFull ? 200 / full_ms_ : full_rate;; rate *= 1.25) {
-        RH_TRY(const double late, late_share(policy, rate, limit_ms));
-        if (late > 1 - kInTime) break;
-        held = rate;
-      }
-      if (policy == ReadPolicy::kFull) full_rate = std::max(held, 1e-3);
+      const double start = full ? 250 / full_ms_ : kGoalOfLoad * full_rate;
+      RH_TRY(const double held, highest_rate(policy, start, limit_ms));
+      if (full) full_rate = std::max(held, 1e-3);
       fmt::print("{:6} {:.2f} requests a second within {:.0f} ms, {:.1f} x\n", name, held, limit_ms,
                  held / full_rate);
       std::cout << std::flush;

@@ -50,13 +50,9 @@ __global__ void mass_kernel(RowParameters p, MassTarget target, const float* lse
   atomicAdd(target.mass + int64_t{list.begin + r} * kPageTokens + threadIdx.x, sum);
 }
 
-// The same by matrix products, where attend_stream reads pages: queries are rounded to 16 bits. A block takes
-// kPagesOfABlock pages of a list and one KV head, as many at once as share a frame, one a warp: turning the
-// queries into a frame costs more than multiplying them by a page.
-constexpr int kMatrixWarps = 8;
-constexpr int kPagesOfABlock = kMatrixWarps;
-constexpr int kQueriesAtOnce = 128;
-constexpr int kSlotGroups = 4;  // of 16 slots: 8g + 2n and 8g + 2n + 1 of group n
+// The same by matrix products, where attend_stream reads pages: queries are rounded to 16 bits. One block a
+// page of a list and KV head; each warp takes a quarter of the page's slots, 8g + 2w and 8g + 2w + 1.
+constexpr int kQueriesAtOnce = 64;
 
 template <int kDim>
 struct QueryTiles {
@@ -80,12 +76,10 @@ __device__ void load_queries(const RowParameters& p, const float* lse, const Que
   const float* cosines = p.shift_angles + int64_t{shift_row} * 2 * p.pairs;
   const auto row_of = [&](int i) { return part.sequence.row_begin + (part.begin + i) / group; };
   const auto query_of = [&](int i) {
-    const int row = row_of(i);
-    return int64_t{row} * p.heads + static_cast<int>(blockIdx.y) * group + (part.begin + i) % group;
+    return int64_t{row_of(i)} * p.heads + static_cast<int>(blockIdx.y) * group + (part.begin + i) % group;
   };
   constexpr int kWords = kDim / 2;
-  const int padded = (part.count + 7) / 8 * 8;
-  for (int i = threadIdx.x; i < padded * kWords; i += blockDim.x) {
+  for (int i = threadIdx.x; i < kQueriesAtOnce * kWords; i += kWarps * 32) {
     const int query = i / kWords;
     const int step = i % kWords / 8;
     const int t = i % 8 / 2;
@@ -100,17 +94,18 @@ __device__ void load_queries(const RowParameters& p, const float* lse, const Que
     }
     tiles.pairs[query][step][t][half] = pair;
   }
-  for (int i = threadIdx.x; i < part.count; i += blockDim.x) {
+  for (int i = threadIdx.x; i < part.count; i += kWarps * 32) {
     tiles.positions[i] = p.plan.positions[row_of(i)];
     tiles.lse[i] = lse[query_of(i)];
   }
 }
 
-// The keys of one group of a page's slots.
+// The quarter of a page's keys that a warp multiplies.
 template <KvType type, int kDim>
-__device__ void load_keys(const DeviceHead& page, int slots, uint32_t (&keys)[kDim / 16][4]) {
+__device__ void load_keys(const DeviceHead& page, uint32_t (&keys)[kDim / 16][4]) {
   using N = Narrow<type>;
   constexpr int kElement = sizeof(typename N::Eight) / 8;
+  const int warp = threadIdx.x / 32;
   const int g = threadIdx.x % 32 / 4;
   const int t = threadIdx.x % 4;
   const std::byte* k = page.k + (int64_t{g / 2} * kDim * kKeyGroup + t * kKeyGroup + g % 2 * 8) * kElement;
@@ -121,105 +116,71 @@ __device__ void load_keys(const DeviceHead& page, int slots, uint32_t (&keys)[kD
     for (int c = 0; c < 4; ++c) {
       loads[c] = N::widen(N::load(k + (16 * step + 4 * c) * kKeyGroup * kElement));
     }
-    fragment_of(loads, slots, keys[step]);
-  }
-}
-
-// Probabilities of the lane's two slots of a group, summed over the queries at hand that it multiplies.
-template <KvType type, int kDim>
-__device__ float2 sum_of_slots(const RowParameters& p, const DeviceReference& reference,
-                               const DeviceHead& page, int slots, const QueryTiles<kDim>& tiles, int count) {
-  const int g = threadIdx.x % 32 / 4;
-  const int t = threadIdx.x % 4;
-  const int first_slot = 8 * g + 2 * slots;
-  uint32_t keys[kDim / 16][4];
-  load_keys<type, kDim>(page, slots, keys);
-  int32_t positions[2];
-  float scales[2] = {1.0f, 1.0f};
-  bool shown[2];
-#pragma unroll
-  for (int odd = 0; odd < 2; ++odd) {
-    const int slot = first_slot + odd;
-    positions[odd] = reference.gathered < 0
-                         ? reference.first + slot
-                         : p.plan.gathered[int64_t{reference.gathered} * kPageTokens + slot];
-    if constexpr (type == KvType::kI8) scales[odd] = page.k_scale[slot];
-    shown[odd] = reference.mask >> slot & 1;
-  }
-  float sums[2] = {};
-  for (int first = 0; first < count; first += 8) {
-    float c[4] = {};
-#pragma unroll
-    for (int step = 0; step < kDim / 16; ++step) {
-      const uint2 pair = *reinterpret_cast<const uint2*>(tiles.pairs[first + g][step][t]);
-      Narrow<type>::multiply(c, keys[step], pair.x, pair.y);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int query = first + 2 * t + i % 2;
-      const int odd = i / 2;
-      float score = c[i] * scales[odd];
-      if (p.soft_cap > 0) score = p.soft_cap * tanhf(score / p.soft_cap);
-      const bool seen = shown[odd] && query < count &&
-                        sees(tiles.positions[query], positions[odd], p.window, reference.sink);
-      if (seen) sums[odd] += __expf(score - tiles.lse[query]);
-    }
-  }
-  return {sums[0], sums[1]};
-}
-
-// One page by one warp, in the frame that the queries were turned to.
-template <KvType type, int kDim>
-__device__ void add_page(const RowParameters& p, const DeviceReference& reference,
-                         const QueryTiles<kDim>& tiles, int count, double (&sums)[kSlotGroups][2]) {
-  const DeviceHead page = device_head(p.layout, reference.data, p.layer, static_cast<int>(blockIdx.y));
-#pragma unroll
-  for (int slots = 0; slots < kSlotGroups; ++slots) {
-    const float2 more = sum_of_slots<type, kDim>(p, reference, page, slots, tiles, count);
-    sums[slots][0] += static_cast<double>(more.x);
-    sums[slots][1] += static_cast<double>(more.y);
-  }
-}
-
-__device__ inline void store_sums(double (&sums)[kSlotGroups][2], double* mass) {
-  const int g = threadIdx.x % 32 / 4;
-#pragma unroll
-  for (int slots = 0; slots < kSlotGroups; ++slots) {
-#pragma unroll
-    for (int odd = 0; odd < 2; ++odd) {
-      double sum = sums[slots][odd];
-      for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-      if (threadIdx.x % 4 == 0) atomicAdd(mass + 8 * g + 2 * slots + odd, sum);
-    }
+    fragment_of(loads, warp, keys[step]);
   }
 }
 
 template <KvType type, int kDim>
-__global__ void __launch_bounds__(kMatrixWarps * 32)
+__global__ void __launch_bounds__(kWarps * 32)
     mass_matrix_kernel(RowParameters p, MassTarget target, const float* lse) {
   __shared__ QueryTiles<kDim> tiles;
   const DeviceList list = target.shared[blockIdx.z];
   const DeviceList read = p.plan.lists[blockIdx.z];
-  if (read.begin != list.begin || read.count != list.count) return;
+  const int r = blockIdx.x;
+  if (r >= list.count || read.begin != list.begin || read.count != list.count) return;
+  const DeviceReference reference = p.plan.references[list.begin + r];
   const DeviceSequence sequence = target.sequences[blockIdx.z];
-  const DeviceReference* references = p.plan.references + list.begin;
+  const DeviceHead page = device_head(p.layout, reference.data, p.layer, static_cast<int>(blockIdx.y));
+  const int g = threadIdx.x % 32 / 4;
+  const int t = threadIdx.x % 4;
+  const int first_slot = 8 * g + 2 * (threadIdx.x / 32);
+
+  uint32_t keys[kDim / 16][4];
+  load_keys<type, kDim>(page, keys);
+  int32_t slot_positions[2];
+  float slot_scales[2] = {1.0f, 1.0f};
+  for (int odd = 0; odd < 2; ++odd) {
+    const int slot = first_slot + odd;
+    slot_positions[odd] = reference.gathered < 0
+                              ? reference.first + slot
+                              : p.plan.gathered[int64_t{reference.gathered} * kPageTokens + slot];
+    if constexpr (type == KvType::kI8) slot_scales[odd] = page.k_scale[slot];
+  }
+
+  double sums[2] = {};
   const int queries = sequence.row_count * (p.heads / p.layout.kv_heads);
-  const int end = min(list.count, static_cast<int>(blockIdx.x + 1) * kPagesOfABlock);
-  for (int begin = static_cast<int>(blockIdx.x) * kPagesOfABlock; begin < end;) {
-    const int shift_row = references[begin].shift_row;
-    int run = 1;
-    while (begin + run < end && references[begin + run].shift_row == shift_row) ++run;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    double sums[kSlotGroups][2] = {};
-    for (int first = 0; first < queries; first += kQueriesAtOnce) {
-      const int count = min(kQueriesAtOnce, queries - first);
-      __syncthreads();
-      load_queries<type, kDim>(p, lse, {sequence, first, count}, shift_row, tiles);
-      __syncthreads();
-      if (warp < run) add_page<type, kDim>(p, references[begin + warp], tiles, count, sums);
+  for (int begin = 0; begin < queries; begin += kQueriesAtOnce) {
+    const int count = min(kQueriesAtOnce, queries - begin);
+    __syncthreads();
+    load_queries<type, kDim>(p, lse, {sequence, begin, count}, reference.shift_row, tiles);
+    __syncthreads();
+    float part[2] = {};
+    for (int first = 0; first < count; first += 8) {
+      float c[4] = {};
+#pragma unroll
+      for (int step = 0; step < kDim / 16; ++step) {
+        Narrow<type>::multiply(c, keys[step], tiles.pairs[first + g][step][t][0],
+                               tiles.pairs[first + g][step][t][1]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int query = first + 2 * t + i % 2;
+        const int odd = i / 2;
+        float score = c[i] * slot_scales[odd];
+        if (p.soft_cap > 0) score = p.soft_cap * tanhf(score / p.soft_cap);
+        const bool seen = query < count && (reference.mask >> (first_slot + odd) & 1) &&
+                          sees(tiles.positions[query], slot_positions[odd], p.window, reference.sink);
+        if (seen) part[odd] += __expf(score - tiles.lse[query]);
+      }
     }
-    if (warp < run) store_sums(sums, target.mass + int64_t{list.begin + begin + warp} * kPageTokens);
-    begin += run;
+    sums[0] += static_cast<double>(part[0]);
+    sums[1] += static_cast<double>(part[1]);
+  }
+  for (int odd = 0; odd < 2; ++odd) {
+    for (int lanes = 1; lanes < 4; lanes *= 2) sums[odd] += __shfl_xor_sync(~0u, sums[odd], lanes);
+    if (t == 0) {
+      atomicAdd(target.mass + int64_t{list.begin + r} * kPageTokens + first_slot + odd, sums[odd]);
+    }
   }
 }
 

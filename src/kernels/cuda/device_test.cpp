@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/attend_stream.h"
@@ -221,6 +222,48 @@ TEST(DeviceAttend, RowsThatSeeNothingGiveZeros) {
     const DeviceResult result = run_device(world, {kernel});
     EXPECT_EQ(result.out, std::vector<float>(world.q.size()));
     for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
+  }
+}
+
+// A question over long passages: many pages in a frame, more queries than a block takes at once.
+TEST(DeviceAttend, ManyPagesOfAFrameAreReadAndSummedWhole) {
+  RH_REQUIRE_GPU();
+  constexpr int kRows = 40;
+  for (const int head_dim : {64, 128}) {
+    Random random(static_cast<unsigned>(head_dim));
+    World world;
+    world.shape = {1, 2, head_dim, KvType::kF16};
+    world.layer.heads = 14;
+    world.layer.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+    world.layer.rope.dimensions = head_dim;
+    SequencePlan sequence;
+    int position = 0;
+    for (const int pages : {11, 12}) {
+      const int shift = position;
+      for (int i = 0; i < pages; ++i, position += kPageTokens) {
+        sequence.references.push_back({world.add_page(random, position - shift, kPageTokens), shift});
+      }
+    }
+    sequence.row_count = kRows;
+    world.plan.sequences.push_back(sequence);
+    for (int row = 0; row < kRows; ++row) world.plan.positions.push_back(position + row);
+    world.plan.writes.resize(kRows);
+    world.fill_tensors(random);
+    const int group = world.layer.heads / world.shape.kv_heads;
+    for (const auto& [kernel, tile_rows] : {std::pair{run_stream(4), stream_tile_rows(group)},
+                                            std::pair{run_ring(0), ring_tile_rows(head_dim, group)},
+                                            std::pair{run_ring(5), ring_tile_rows(head_dim, group)}}) {
+      DeviceRun run{kernel, tile_rows};
+      run.mass = true;
+      compare(world, run, matrix_tolerance(KvType::kF16));
+      // Every row's heads spread a probability of one each.
+      const std::vector<double> mass = run_device(world, run).mass_per_token.front();
+      EXPECT_NEAR(std::accumulate(mass.begin(), mass.end(), 0.0), kRows * world.layer.heads,
+                  0.01 * kRows * world.layer.heads);
+      const std::vector<double> expected = run_reference(world).mass_per_token.front();
+      for (size_t i = 0; i < mass.size(); ++i)
+        ASSERT_NEAR(mass[i], expected[i], 0.02 * expected[i] + 1e-3) << i;
+    }
   }
 }
 
