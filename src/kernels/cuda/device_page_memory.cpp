@@ -80,6 +80,7 @@ class DevicePageMemory final : public PageMemory {
 
   Status copy_all_within(std::span<const CopyWithin> copies) override {
     std::lock_guard lock(mutex_);
+    const DeviceScope scope(device_);
     for (const CopyWithin& one : copies) {
       RH_TRY_STATUS(start(one.to, one.from, one.bytes, cudaMemcpyDeviceToDevice));
     }
