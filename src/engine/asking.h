@@ -2,7 +2,7 @@
 //
 // Shared by memory_ask.cpp (what is asked and answered), asking_read.cpp (how passages become context),
 // asking_again.cpp (routing within the answer), asking_trace.cpp and asking_cite.cpp. Threads: one call at a
-// time, under the memory's lock.
+// time, inside the memory's gate; only while the answer is generated it stands outside.
 #pragma once
 
 #include <map>

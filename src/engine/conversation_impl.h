@@ -5,7 +5,7 @@
 // live, as a list of segments. Each segment has pages of its own, in a frame of its own, so that it can be
 // read at any position; the last one, the tail, grows. A full one is closed: it becomes a passage of the
 // memory, with routing keys made from its text alone and the KV it has; it stays live until the budget wants
-// it to go. Positions are given anew for every step. Threads: under the memory's lock.
+// it to go. Positions are given anew for every step. Threads: inside the memory's gate.
 #pragma once
 
 #include <deque>

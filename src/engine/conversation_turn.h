@@ -1,7 +1,7 @@
 // One turn of a conversation, step by step: what is said, what is recalled, the answer, the turn's end.
 //
-// Shared by conversation_turn.cpp and conversation_recall.cpp. Threads: one call at a time, under the
-// memory's lock.
+// Shared by conversation_turn.cpp and conversation_recall.cpp. Threads: one call at a time, inside the
+// memory's gate.
 #pragma once
 
 #include <string>

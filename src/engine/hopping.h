@@ -5,8 +5,8 @@
 // The query of a hop is the question with
 // the sentence of the hop before that speaks most of it, and that hop's partial answer. Passages are joined
 // by nothing but their text: two people of one name stay two sources with their own passages, each in the
-// trace with what found it. Threads: one call at a time, under the memory's lock. Cost: a routing and a short
-// answer a hop.
+// trace with what found it. Threads: one call at a time, inside the memory's gate. Cost: a routing and a
+// short answer a hop.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // One routing of a question, stage by stage: find, judge, chain, follow links (design: "Routing").
 //
 // Each stage takes the ranking of the one before it. Candidates' KV is loaded once and stays pinned for all
-// stages; what has none is encoded while the stage's time lasts. Threads: one call at a time, under the
-// memory's lock.
+// stages; what has none is encoded while the stage's time lasts. Threads: one call at a time, inside the
+// memory's gate.
 #pragma once
 
 #include <map>

@@ -94,7 +94,8 @@ Result<Blend> blend(PassRunner& runner, const BlendContext& context, TokenSelect
   const auto rounds = wanted == total ? 1 : static_cast<size_t>(options.rounds);
   BlendContext now = context;
   for (size_t round = 0; round < rounds; ++round) {
-    const size_t more = wanted * (round + 1) / rounds - wanted * round / rounds;
+    const size_t chosen_then = wanted * (round + 1) / rounds;
+    const size_t more = chosen_then - wanted * round / rounds;
     if (more == 0) continue;
     if (!result.tokens.empty()) {
       RH_TRY_STATUS(evaluate(runner, now, result));
@@ -104,7 +105,7 @@ Result<Blend> blend(PassRunner& runner, const BlendContext& context, TokenSelect
       }
     }
     // Those of earlier rounds may be ranked again.
-    RH_TRY(const Ranking ranking, selector.rank(now, wanted * (round + 1) / rounds));
+    RH_TRY(const Ranking ranking, selector.rank(now, chosen_then));
     result.selection.rows += selector.cost().rows;
     result.selection.charged += selector.cost().charged;
     choose(context, ranking, more, result);

@@ -14,9 +14,6 @@ namespace {
 
 // Below this an estimate of the time would cost more than it tells.
 constexpr uint64_t kEstimateFrom = 4096;
-// Sources that are cut ahead, for each thread, and their bytes.
-constexpr size_t kAheadPerThread = 8;
-constexpr uint64_t kMostBytesAhead = 64 << 20;
 
 }  // namespace
 

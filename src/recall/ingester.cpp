@@ -24,9 +24,6 @@ constexpr char kRecipe[] = "reader 1; cutter 2; 512/640";
 constexpr int kLeastBatchTokens = 2048;
 // Of a device whose passes are wider than that, when no KV is stored.
 constexpr int kPassesACommit = 8;
-// Sources that are cut ahead, for each thread, and their bytes.
-constexpr size_t kAheadPerThread = 8;
-constexpr uint64_t kMostBytesAhead = 64 << 20;
 // How long a finished batch may lie uncommitted while the next source is waited for.
 constexpr std::chrono::milliseconds kPatience(20);
 

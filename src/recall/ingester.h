@@ -64,6 +64,10 @@ class Ingester {
   Result<AddReport> add(const AddOptions& options, uint64_t expected_tokens);
 
  private:
+  // Sources that add() and plan() cut ahead, for each thread, and their bytes.
+  static constexpr size_t kAheadPerThread = 8;
+  static constexpr uint64_t kMostBytesAhead = 64 << 20;
+
   struct CutSource;   // a document with what can be stored of it ahead
   struct Coming;      // a source that is being cut
   struct Cut;         // one that was cut, to begin

@@ -17,6 +17,8 @@
 
 namespace rhapsode::kernels::cuda {
 
+inline constexpr int kProcessors = 132;  // of the GPU, as far as the host cuts work for it
+
 // One rotary kind on the device.
 struct RopeOnDevice {
   const double* frequencies = nullptr;  // [pairs]

@@ -5,9 +5,8 @@
 // packed with all heads of their group, so every page is brought to shared memory once for all of them. Pages
 // that no row of the tile sees are passed over, so scattered rows and windows cost what they see. Where tiles
 // are too few to keep the GPU busy (a question over a long context), each tile's pages are cut into splits
-// that are merged by log-sum-exp. For pages
-// of 16-bit elements and head dimensions 64 and 128; queries and probabilities are rounded to the type of the
-// page.
+// that are merged by log-sum-exp. For pages of 16-bit elements and head dimensions 64 and 128; queries and
+// probabilities are rounded to the type of the page.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -382,7 +382,6 @@ bool can_stream(const KvShape& shape) {
 }
 
 int stream_splits(const KvShape& shape, int heads, int tile_count, int most_references) {
-  constexpr int kProcessors = 132;
   const int blocks = tile_count * shape.kv_heads * head_tiles(shape, heads);
   if (blocks == 0) return 1;
   const int wanted = kProcessors * blocks_per_processor(shape.head_dim) / blocks;

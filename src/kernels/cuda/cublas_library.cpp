@@ -1,8 +1,6 @@
 #include "kernels/cuda/cublas_library.h"
 
-#include <dlfcn.h>
-
-#include <string>
+#include "kernels/cuda/dynamic_library.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -12,15 +10,8 @@ namespace {
 #define RH_TEXT(x) RH_TEXT_INNER(x)
 constexpr char kName[] = "libcublasLt.so." RH_TEXT(CUBLAS_VER_MAJOR);
 
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 Result<const CublasLibrary*> load() {
-  void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  if (!library) library = dlopen((std::string(RHAPSODE_CUDA_LIBRARIES) + "/" + kName).c_str(), RTLD_NOW);
+  void* const library = open_library(kName);
   if (!library) {
     return make_error(ErrorKind::kUnsupported,
                       "{} cannot be loaded: install the CUDA toolkit's cuBLAS, put its folder into "
@@ -29,18 +20,18 @@ Result<const CublasLibrary*> load() {
   }
   static CublasLibrary functions;
   CublasLibrary& f = functions;
-  const bool complete = find(library, "cublasLtCreate", f.create) &&
-                        find(library, "cublasLtDestroy", f.destroy) &&
-                        find(library, "cublasLtMatmul", f.matmul) &&
-                        find(library, "cublasLtMatmulAlgoGetHeuristic", f.heuristic) &&
-                        find(library, "cublasLtMatmulDescCreate", f.description_create) &&
-                        find(library, "cublasLtMatmulDescDestroy", f.description_destroy) &&
-                        find(library, "cublasLtMatmulDescSetAttribute", f.description_set) &&
-                        find(library, "cublasLtMatrixLayoutCreate", f.layout_create) &&
-                        find(library, "cublasLtMatrixLayoutDestroy", f.layout_destroy) &&
-                        find(library, "cublasLtMatmulPreferenceCreate", f.preference_create) &&
-                        find(library, "cublasLtMatmulPreferenceDestroy", f.preference_destroy) &&
-                        find(library, "cublasLtMatmulPreferenceSetAttribute", f.preference_set);
+  const bool complete = find_function(library, "cublasLtCreate", f.create) &&
+                        find_function(library, "cublasLtDestroy", f.destroy) &&
+                        find_function(library, "cublasLtMatmul", f.matmul) &&
+                        find_function(library, "cublasLtMatmulAlgoGetHeuristic", f.heuristic) &&
+                        find_function(library, "cublasLtMatmulDescCreate", f.description_create) &&
+                        find_function(library, "cublasLtMatmulDescDestroy", f.description_destroy) &&
+                        find_function(library, "cublasLtMatmulDescSetAttribute", f.description_set) &&
+                        find_function(library, "cublasLtMatrixLayoutCreate", f.layout_create) &&
+                        find_function(library, "cublasLtMatrixLayoutDestroy", f.layout_destroy) &&
+                        find_function(library, "cublasLtMatmulPreferenceCreate", f.preference_create) &&
+                        find_function(library, "cublasLtMatmulPreferenceDestroy", f.preference_destroy) &&
+                        find_function(library, "cublasLtMatmulPreferenceSetAttribute", f.preference_set);
   if (!complete) return make_error(ErrorKind::kUnsupported, "{} lacks functions of its own interface", kName);
   return &functions;
 }

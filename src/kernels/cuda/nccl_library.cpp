@@ -1,8 +1,6 @@
 #include "kernels/cuda/nccl_library.h"
 
-#include <dlfcn.h>
-
-#include <string>
+#include "kernels/cuda/dynamic_library.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -10,15 +8,8 @@ namespace {
 
 constexpr char kName[] = "libnccl.so.2";
 
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 Result<const NcclLibrary*> load() {
-  void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  if (!library) library = dlopen((std::string(RHAPSODE_CUDA_LIBRARIES) + "/" + kName).c_str(), RTLD_NOW);
+  void* const library = open_library(kName);
   if (!library) {
     return make_error(
         ErrorKind::kUnsupported,
@@ -28,10 +19,12 @@ Result<const NcclLibrary*> load() {
   }
   static NcclLibrary functions;
   NcclLibrary& f = functions;
-  const bool complete =
-      find(library, "ncclGetVersion", f.get_version) && find(library, "ncclGetErrorString", f.error_string) &&
-      find(library, "ncclCommInitAll", f.init_all) && find(library, "ncclCommDestroy", f.destroy) &&
-      find(library, "ncclCommAbort", f.abort) && find(library, "ncclAllGather", f.all_gather);
+  const bool complete = find_function(library, "ncclGetVersion", f.get_version) &&
+                        find_function(library, "ncclGetErrorString", f.error_string) &&
+                        find_function(library, "ncclCommInitAll", f.init_all) &&
+                        find_function(library, "ncclCommDestroy", f.destroy) &&
+                        find_function(library, "ncclCommAbort", f.abort) &&
+                        find_function(library, "ncclAllGather", f.all_gather);
   if (!complete) return make_error(ErrorKind::kUnsupported, "{} lacks functions of its own interface", kName);
   return &functions;
 }

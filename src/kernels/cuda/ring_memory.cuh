@@ -17,7 +17,6 @@ namespace rhapsode::kernels::cuda {
 constexpr int kQueriesOfAGroup = 64;
 constexpr int kGroupThreads = 128;
 constexpr int kCopyingWarps = 4;
-constexpr int kProcessors = 132;
 constexpr int kLag = 2;  // copies of so many pages are under way
 constexpr float kLog2E = 1.44269504088896340736f;
 // Powers of two that probabilities may exceed one by before the state is brought to a new maximum.

@@ -19,9 +19,7 @@ __device__ void store_partial(const WideParameters& p, int item, int first, cons
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float sum = state.sum[h];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
+    const float sum = over_query_sum(state.sum[h]);
     float* to = ring_partial<C>(p, item, first + lane / 4 + 8 * h);
 #pragma unroll
     for (int n = 0; n < C::kDim / 8; ++n) {
@@ -65,13 +63,7 @@ __global__ void ring_merge_kernel(const __grid_constant__ WideParameters p, Elem
 #pragma unroll
   for (int i = 0; i < C::kDim / 64; ++i) {
     const int64_t to = at * C::kDim + 64 * i + 2 * lane;
-    const float low = out[i].x * inverse;
-    const float high = out[i].y * inverse;
-    if (out_element == Element::kF32) {
-      *reinterpret_cast<float2*>(static_cast<float*>(p.out) + to) = {low, high};
-    } else {
-      *reinterpret_cast<uint32_t*>(static_cast<__nv_bfloat16*>(p.out) + to) = NarrowBrain::pack(low, high);
-    }
+    store_two(p.out, out_element, to, out[i].x * inverse, out[i].y * inverse);
   }
   if (p.lse && lane == 0) p.lse[at] = sum > 0 ? max / kLog2E + logf(sum) : -INFINITY;
 }

@@ -14,6 +14,21 @@ __device__ __forceinline__ float power_of_two(float x) {
   return y;
 }
 
+// Of the four lanes that share a query.
+__device__ __forceinline__ float over_query_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Two neighbouring elements of a result; `at` is even.
+__device__ __forceinline__ void store_two(void* out, Element element, int64_t at, float low, float high) {
+  if (element == Element::kF32) {
+    *reinterpret_cast<float2*>(static_cast<float*>(out) + at) = {low, high};
+  } else {
+    *reinterpret_cast<uint32_t*>(static_cast<__nv_bfloat16*>(out) + at) = NarrowBrain::pack(low, high);
+  }
+}
+
 // One lane's share of its warp's 16 queries: rows g and g + 8.
 template <class C>
 struct RingState {

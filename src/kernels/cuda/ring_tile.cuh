@@ -60,9 +60,7 @@ __device__ void store_tile(const WideParameters& p, const DeviceTile& tile, int 
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float sum = state.sum[h];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
+    const float sum = over_query_sum(state.sum[h]);
     const float inverse = sum > 0 ? 1.0f / sum : 0.0f;
     const int m = first + lane / 4 + 8 * h;
     if (m >= tile.row_count * p.group) continue;
@@ -70,13 +68,7 @@ __device__ void store_tile(const WideParameters& p, const DeviceTile& tile, int 
 #pragma unroll
     for (int n = 0; n < C::kDim / 8; ++n) {
       const int64_t i = at * C::kDim + 8 * n + lane % 4 * 2;
-      const float low = state.out[n][2 * h] * inverse;
-      const float high = state.out[n][2 * h + 1] * inverse;
-      if (out_element == Element::kF32) {
-        *reinterpret_cast<float2*>(static_cast<float*>(p.out) + i) = {low, high};
-      } else {
-        *reinterpret_cast<uint32_t*>(static_cast<__nv_bfloat16*>(p.out) + i) = NarrowBrain::pack(low, high);
-      }
+      store_two(p.out, out_element, i, state.out[n][2 * h] * inverse, state.out[n][2 * h + 1] * inverse);
     }
     if (p.lse && lane % 4 == 0) p.lse[at] = sum > 0 ? state.max[h] / kLog2E + logf(sum) : -INFINITY;
   }
