@@ -21,7 +21,7 @@ __device__ void turn_four(const float* x, const float* cosines, float factor, fl
       factor * (a.w * s.w + b.w * c.w)};
 }
 
-// A warp's 16 queries, turned by their own positions and scaled; zeros beyond the tile.
+// A warp's 16 queries, turned by their own positions and scaled, and those positions; zeros beyond the tile.
 template <class C>
 __device__ void load_queries(const WideParameters& p, const DeviceTile& tile, int kv_head, int first,
                              RingMemory<C>& memory) {
@@ -50,6 +50,10 @@ __device__ void load_queries(const WideParameters& p, const DeviceTile& tile, in
       to[n] = factor * turned_dimension(x, dim + n, cosines, p.turning);
       to[n + kHalf] = factor * turned_dimension(x, dim + kHalf + n, cosines, p.turning);
     }
+  }
+  if (const int m = first + threadIdx.x % 32; threadIdx.x % 32 < 16) {
+    const int row = tile.row_begin + min(m / p.group, tile.row_count - 1);
+    memory.queries[m][C::kDim] = __int_as_float(p.plan.positions[row]);
   }
   __syncwarp();
 }
