@@ -7,9 +7,9 @@ namespace rhapsode::kernels::cuda {
 namespace {
 
 template <KvType type>
-using Ring64 = RingConfig<type, 64, 3, 1, 6, true>;
+using Ring64 = RingConfig<type, 64, 3, 1, 6, false, true>;
 template <KvType type>
-using Ring128 = RingConfig<type, 128, 2, 2, 2, true>;
+using Ring128 = RingConfig<type, 128, 2, 2, 3, true, true>;
 
 template <KvType type>
 void launch_of_dimension(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {

@@ -42,6 +42,7 @@ struct Turns {
 template <class C>
 struct RingReader {
   using Scores = typename RingState<C>::Scores;
+  using Query = typename RingMemory<C>::Query;
   const WideParameters& p;
   RingMemory<C>& memory;
   Turns<C> turns;
@@ -64,19 +65,22 @@ struct RingReader {
   __device__ __forceinline__ void release_keys() { release(memory.of_keys.empty[i++ % C::kStages]); }
   __device__ __forceinline__ void release_values() { release(memory.of_values.empty[v++ % C::kStages]); }
 
-  __device__ __forceinline__ void adjust(const RingPage* pages, const float* mine, Scores& scores) const {
+  __device__ __forceinline__ void adjust(const RingPage* pages, const Query* mine, Scores& scores) const {
     if (p.soft_cap > 0) cap_scores(p.soft_cap, scores);
     hide_unseen<C, 0>(p, pages[0], mine, scores);
     if constexpr (C::kStep > 1) hide_unseen<C, 1>(p, pages[1], mine, scores);
   }
 
   // The pages of one tile; the warp's queries begin at `mine`, of this lane's first row.
-  __device__ __forceinline__ void read_tile(const float* mine, RingState<C>& state) {
+  __device__ __forceinline__ void read_tile(const Query* mine, RingState<C>& state) {
     const RingPage* pages = wait_keys();
     if (pages[0].reference.data == nullptr) return release_keys();
     Scores scores = {};
     float keep[2] = {1.0f, 1.0f};
     state.turn_to(p, mine, pages[0].reference.shift_row);
+    publish_shared();
+    hold(scores);
+    open_products();
     state.begin_scores(keys(), scores);
     wait_products<0>();
     hold(scores);
@@ -89,7 +93,11 @@ struct RingReader {
       if (pages[0].reference.data == nullptr) break;
       state.turn_to(p, mine, pages[0].reference.shift_row);
       const uint32_t values = wait_values();
+      publish_shared();
+      hold(scores);
+      hold(state.out);
       turns.take();
+      open_products();
       state.begin_scores(keys(), scores);
       state.begin_values(values);
       turns.pass();
@@ -110,7 +118,11 @@ struct RingReader {
       release_values();
       state.pack(scores);
     }
-    state.begin_values(wait_values());
+    const uint32_t values = wait_values();
+    publish_shared();
+    hold(state.out);
+    open_products();
+    state.begin_values(values);
     wait_products<0>();
     hold(state.out);
     release_values();
@@ -139,7 +151,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < C::kStages; ++stage) {
       for (auto* ring : {&memory.of_keys, &memory.of_values}) {
-        make_barrier(ring->full[stage], kCopyingWarps);
+        make_barrier(ring->full[stage], kGroupThreads + 1);
         make_barrier(ring->empty[stage], C::kGroups * kGroupThreads / 32);
       }
     }
@@ -150,7 +162,6 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(C::kCopyRegisters));
     RingWriter<C> writer{p, memory};
     for_each_part(p, [&](const RingPart& part) { writer.write_part(part); });
-    writer.announce_all();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(C::kProductRegisters));
     const int first = static_cast<int>(threadIdx.x / 32 - kCopyingWarps) * 16;  // of this warp's queries

@@ -2,11 +2,12 @@
 //
 // A tile's pages are taken in steps of kStep pages of one frame; stage i % kStages of a ring holds step i: its
 // keys, with what is to be known of the pages, or its values, which are needed one step later and longer.
-// full[stage] opens when every copying warp has said that its part is there, empty[stage] when every
-// multiplying warp has said that it needs the stage no more.
+// full[stage] opens when every copy of a copying thread has arrived, empty[stage] when every multiplying warp
+// has said that it needs the stage no more.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/page_access.cuh"
@@ -18,27 +19,28 @@ namespace rhapsode::kernels::cuda {
 constexpr int kQueriesOfAGroup = 64;
 constexpr int kGroupThreads = 128;
 constexpr int kCopyingWarps = 4;
-constexpr int kLag = 2;  // copies of so many pages are under way
 constexpr float kLog2E = 1.44269504088896340736f;
 // Powers of two that probabilities may exceed one by before the state is brought to a new maximum.
 constexpr float kSlack = 8.0f;
 
-template <KvType type_, int dim_, int groups_, int step_, int stages_, bool turns_, int copy_registers_ = 56>
+template <KvType type_, int dim_, int groups_, int step_, int stages_, bool narrow_,
+          bool turns_>
 struct RingConfig {
   static constexpr KvType kType = type_;
   static constexpr int kDim = dim_;
   static constexpr int kGroups = groups_;  // that multiply
   static constexpr int kStep = step_;      // pages
   static constexpr int kStages = stages_;  // of keys, and as many of values
-  static constexpr bool kTurns = turns_;   // groups issue products in turn
+  static constexpr bool kNarrow = narrow_;  // queries in shared memory are rounded to the page's type
+  static constexpr bool kTurns = turns_;    // groups issue products in turn
   static constexpr int kSlots = step_ * kPageTokens;
   static constexpr int kThreads = (groups_ + 1) * kGroupThreads;
   static constexpr int kQueries = groups_ * kQueriesOfAGroup;
   // A block starts with the same for every thread, and copying warps give some to the others: together they
   // may have no more than there were, or the others wait for ever.
   static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kCopyRegisters = copy_registers_;
-  static constexpr int kProductRegisters = ((groups_ + 1) * kRegisters - copy_registers_) / groups_ / 8 * 8;
+  static constexpr int kCopyRegisters = 56;
+  static constexpr int kProductRegisters = ((groups_ + 1) * kRegisters - kCopyRegisters) / groups_ / 8 * 8;
   static_assert(groups_ * kProductRegisters + kCopyRegisters <= (groups_ + 1) * kRegisters);
 };
 
@@ -91,10 +93,11 @@ struct RingBarriers {
 template <class C>
 struct RingMemory {
   static constexpr int kMatrixBytes = kPageTokens * C::kDim * 2;
-  static constexpr int kQueryRow = C::kDim + 8;  // floats
+  using Query = std::conditional_t<C::kNarrow, uint16_t, float>;
+  static constexpr int kQueryRow = C::kDim + 8;
   std::byte keys[C::kStages][C::kStep][kMatrixBytes];
   std::byte values[C::kStages][C::kStep][kMatrixBytes];
-  float queries[C::kQueries][kQueryRow];  // turned by their own position, scaled; the position behind them
+  Query queries[C::kQueries][kQueryRow];  // turned by their own position, scaled; the position behind them
   RingPage infos[C::kStages][C::kStep];
   RingBarriers<C::kStages> of_keys;
   RingBarriers<C::kStages> of_values;
@@ -123,16 +126,6 @@ __device__ inline void make_barrier(uint64_t& barrier, int arrivals) {
 __device__ inline void arrive(uint64_t& barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
-// Whether the phase of this parity is over.
-__device__ inline bool has_passed(uint64_t& barrier, uint32_t parity) {
-  uint32_t passed = 0;
-  asm volatile(
-      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(passed)
-      : "r"(shared_address(&barrier)), "r"(parity)
-      : "memory");
-  return passed != 0;
-}
 __device__ inline void wait_barrier(uint64_t& barrier, uint32_t parity) {
   uint32_t passed = 0;
   while (passed == 0) {
@@ -150,12 +143,10 @@ __device__ inline void copy_16_bytes(uint32_t to, const void* from, bool filled)
                "r"(filled ? 16 : 0)
                : "memory");
 }
-__device__ inline void close_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kOpen>
-__device__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+// Arrives once every copy that this thread began is there. Copies go by the generic proxy: who waits for them
+// publishes them to products by publish_shared().
+__device__ inline void arrive_with_copies(uint64_t& barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
 }  // namespace rhapsode::kernels::cuda

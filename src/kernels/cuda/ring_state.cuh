@@ -29,12 +29,38 @@ __device__ __forceinline__ void store_two(void* out, Element element, int64_t at
   }
 }
 
+// Two neighbouring dimensions of a query in shared memory.
+template <KvType>
+__device__ __forceinline__ float2 two_of(const float* at) {
+  return *reinterpret_cast<const float2*>(at);
+}
+template <KvType type>
+__device__ __forceinline__ float2 two_of(const uint16_t* at) {
+  const auto bits = *reinterpret_cast<const uint32_t*>(at);
+  if constexpr (type == KvType::kBF16) {
+    return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(bits));
+  }
+}
+
+// A query in shared memory, dimension by dimension.
+template <KvType type, typename Query>
+struct QueryVector {
+  const Query* at;
+  __device__ __forceinline__ float operator[](int i) const {
+    const float2 two = two_of<type>(at + i / 2 * 2);
+    return i % 2 == 0 ? two.x : two.y;
+  }
+};
+
 // One lane's share of its warp's 16 queries: rows g and g + 8.
 template <class C>
 struct RingState {
   static constexpr KvType kType = C::kType;
   static constexpr int kDim = C::kDim;
   using Scores = float[C::kSlots / 8][4];
+  using Query = typename RingMemory<C>::Query;
   uint32_t queries[kDim / 16][4];               // in the frame of a page
   uint32_t probabilities[C::kSlots / 16][4];  // of the last step
   float out[kDim / 8][4] = {};
@@ -42,7 +68,7 @@ struct RingState {
   float sum[2] = {};  // of this lane's slots only
   int framed_by = -1;
 
-  __device__ __forceinline__ void turn_to(const WideParameters& p, const float* mine, int shift_row) {
+  __device__ __forceinline__ void turn_to(const WideParameters& p, const Query* mine, int shift_row) {
     if (framed_by == shift_row) return;
     framed_by = shift_row;
     const float* cosines = p.shift_angles + int64_t{shift_row} * 2 * p.turning.pairs;
@@ -54,7 +80,7 @@ struct RingState {
     for (int step = 0; step < kDim / 16; ++step) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float* x = mine + i % 2 * 8 * RingMemory<C>::kQueryRow;
+        const QueryVector<kType, Query> x{mine + i % 2 * 8 * RingMemory<C>::kQueryRow};
         const int dim = 16 * step + threadIdx.x % 4 * 2 + i / 2 * 8;
         queries[step][i] = Narrow<kType>::pack(turned_dimension(x, dim, cosines, p.turning),
                                                turned_dimension(x, dim + 1, cosines, p.turning));
@@ -63,7 +89,7 @@ struct RingState {
   }
 
   // The usual kind: both halves of a pair are this lane's own.
-  __device__ __forceinline__ void turn_halves(const float* mine, const float* cosines) {
+  __device__ __forceinline__ void turn_halves(const Query* mine, const float* cosines) {
 #pragma unroll
     for (int step = 0; step < kDim / 32; ++step) {
 #pragma unroll
@@ -73,9 +99,9 @@ struct RingState {
         const float2 sine = *reinterpret_cast<const float2*>(cosines + kDim / 2 + dim);
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-          const float* x = mine + row * 8 * RingMemory<C>::kQueryRow + dim;
-          const float2 a = *reinterpret_cast<const float2*>(x);
-          const float2 b = *reinterpret_cast<const float2*>(x + kDim / 2);
+          const Query* x = mine + row * 8 * RingMemory<C>::kQueryRow + dim;
+          const float2 a = two_of<kType>(x);
+          const float2 b = two_of<kType>(x + kDim / 2);
           queries[step][2 * half + row] =
               Narrow<kType>::pack(a.x * cosine.x - b.x * sine.x, a.y * cosine.y - b.y * sine.y);
           queries[step + kDim / 32][2 * half + row] =
@@ -85,11 +111,10 @@ struct RingState {
     }
   }
 
-  // Begins scores[n]: queries g and g + 8 against slots 8n + 2t and 8n + 2t + 1 of a step's pages.
+  // Begins scores[n]: queries g and g + 8 against slots 8n + 2t and 8n + 2t + 1 of a step's pages. Here and
+  // below registers are opened to products before, by open_products().
   __device__ __forceinline__ void begin_scores(uint32_t keys, Scores& scores) {
     const uint64_t matrix = RingMemory<C>::describe_keys(keys);
-    hold(scores);
-    open_products();
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
       multiply<kType>(scores, queries[step], moved(matrix, step * RingMemory<C>::kStepBytes), step > 0);
@@ -99,8 +124,6 @@ struct RingState {
 
   // Begins out += probabilities x values.
   __device__ __forceinline__ void begin_values(uint32_t values) {
-    hold(out);
-    open_products();
 #pragma unroll
     for (int step = 0; step < C::kSlots / 16; ++step) {
       const int page = step / (kPageTokens / 16);
@@ -212,12 +235,13 @@ __device__ __forceinline__ void cap_scores(float cap, float (&scores)[kEights][4
 
 // What the warp's queries, the lane's first of which is `mine`, may not see of a step's page.
 template <class C, int kPage>
-__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page, const float* mine,
+__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page,
+                                            const typename RingMemory<C>::Query* mine,
                                             typename RingState<C>::Scores& scores) {
   if (page.whole) return;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int32_t position = __float_as_int(mine[h * 8 * RingMemory<C>::kQueryRow + C::kDim]);
+    const auto position = *reinterpret_cast<const int32_t*>(mine + h * 8 * RingMemory<C>::kQueryRow + C::kDim);
     const uint32_t seen = seen_slots(p, page.reference, position);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {

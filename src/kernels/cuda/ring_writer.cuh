@@ -56,7 +56,6 @@ struct RingWriter {
   RingCopy step[C::kStep];        // likewise
   bool owed = false;              // the values of `last`
   RingCopy last[C::kStep];        // the step before
-  uint64_t* unannounced[kLag]{};  // what opens once copies have arrived, oldest first
 
   __device__ __forceinline__ DeviceHead head_of(const RingCopy& page) const {
     const std::byte* data = page.data != nullptr ? page.data : p.plan.references->data;  // not read
@@ -99,34 +98,14 @@ struct RingWriter {
     }
   }
 
-  __device__ __forceinline__ void open(uint64_t*& barrier) const {
-    if (barrier != nullptr && threadIdx.x % 32 == 0) arrive(*barrier);
-    barrier = nullptr;
+  __device__ __forceinline__ void wait_empty(uint64_t& barrier, int put) const {
+    wait_barrier(barrier, (put / C::kStages & 1) ^ 1);
   }
-  // Says of every stage that it is whole.
-  __device__ __forceinline__ void announce_all() {
-    wait_copies<0>();
-    publish_shared();
-    __syncwarp();
-#pragma unroll
-    for (auto& barrier : unannounced) open(barrier);
-  }
-  // Ends the copies into a stage, and says of the one kLag before that it is whole.
-  __device__ __forceinline__ void close(uint64_t& barrier) {
-    close_copies();
-    wait_copies<kLag>();
-    publish_shared();
-    __syncwarp();
-    open(unannounced[0]);
-#pragma unroll
-    for (int i = 1; i < kLag; ++i) unannounced[i - 1] = unannounced[i];
-    unannounced[kLag - 1] = &barrier;
-  }
-  __device__ __forceinline__ void wait_empty(uint64_t& barrier, int put) {
-    const uint32_t parity = (put / C::kStages & 1) ^ 1;
-    if (__all_sync(~0u, has_passed(barrier, parity))) return;
-    announce_all();  // the readers may be waiting for what is there
-    wait_barrier(barrier, parity);
+  // Ends the copies into a stage. One thread speaks for what the first warp stored.
+  __device__ __forceinline__ void close(uint64_t& full) const {
+    arrive_with_copies(full);
+    if (threadIdx.x < 32) __syncwarp();
+    if (threadIdx.x == 0) arrive(full);
   }
 
   __device__ __forceinline__ void put_values() {
