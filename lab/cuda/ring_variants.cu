@@ -6,9 +6,9 @@ namespace rhapsode::kernels::cuda::lab {
 
 namespace {
 
-template <int kDim, int kGroups, int kStep, int kStages, bool kNarrow, bool kTurns>
+template <int kDim, int kGroups, int kStep, int kStages, bool kTurns>
 constexpr RingVariant variant(const char* name) {
-  using Config = RingConfig<KvType::kF16, kDim, kGroups, kStep, kStages, kNarrow, kTurns>;
+  using Config = RingConfig<KvType::kF16, kDim, kGroups, kStep, kStages, kTurns>;
   return {name, kDim, Config::kQueries,
           [](const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
             launch_ring<Config>(attend, {tiles}, stream);
@@ -16,14 +16,10 @@ constexpr RingVariant variant(const char* name) {
 }
 
 constexpr RingVariant kVariants[] = {
-    variant<128, 2, 2, 3, true, false>("3 stages, narrow queries, no turns"),
-    variant<128, 2, 2, 2, false, true>("2 stages"),
-    variant<128, 2, 2, 2, false, false>("2 stages, no turns"),
-    variant<128, 2, 1, 6, true, true>("steps of 1, 6 stages, narrow queries"),
-    variant<128, 2, 1, 6, true, false>("steps of 1, 6 stages, narrow queries, no turns"),
-    variant<64, 3, 1, 8, false, true>("8 stages"),
-    variant<64, 3, 1, 6, false, false>("no turns"),
-    variant<64, 3, 1, 10, true, false>("10 stages, narrow queries, no turns"),
+    variant<128, 2, 2, 2, false>("2 groups, 2 pages a step, no turns"),
+    variant<128, 2, 1, 4, true>("2 groups, 1 page a step"),
+    variant<64, 3, 1, 8, true>("3 groups, turns"),
+    variant<64, 2, 2, 4, false>("2 groups, 2 pages a step, no turns"),
 };
 
 }  // namespace

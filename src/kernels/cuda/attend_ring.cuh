@@ -42,7 +42,6 @@ struct Turns {
 template <class C>
 struct RingReader {
   using Scores = typename RingState<C>::Scores;
-  using Query = typename RingMemory<C>::Query;
   const WideParameters& p;
   RingMemory<C>& memory;
   Turns<C> turns;
@@ -65,14 +64,16 @@ struct RingReader {
   __device__ __forceinline__ void release_keys() { release(memory.of_keys.empty[i++ % C::kStages]); }
   __device__ __forceinline__ void release_values() { release(memory.of_values.empty[v++ % C::kStages]); }
 
-  __device__ __forceinline__ void adjust(const RingPage* pages, const Query* mine, Scores& scores) const {
-    if (p.soft_cap > 0) cap_scores(p.soft_cap, scores);
+  __device__ __forceinline__ void adjust(const RingPage* pages, const float* mine, Scores& scores) const {
+    if constexpr (!C::kPlain) {
+      if (p.soft_cap > 0) cap_scores(p.soft_cap, scores);
+    }
     hide_unseen<C, 0>(p, pages[0], mine, scores);
     if constexpr (C::kStep > 1) hide_unseen<C, 1>(p, pages[1], mine, scores);
   }
 
   // The pages of one tile; the warp's queries begin at `mine`, of this lane's first row.
-  __device__ __forceinline__ void read_tile(const Query* mine, RingState<C>& state) {
+  __device__ __forceinline__ void read_tile(const float* mine, RingState<C>& state) {
     const RingPage* pages = wait_keys();
     if (pages[0].reference.data == nullptr) return release_keys();
     Scores scores = {};
@@ -106,8 +107,9 @@ struct RingReader {
       adjust(pages, mine, scores);
       release_keys();
       const bool moved = state.soften(scores, keep);
-      // Waiting in two branches keeps the wait behind the probabilities, where one would be moved up.
-      if (moved) {
+      // Waiting in two branches keeps the wait behind the probabilities and their sums (never below zero), where
+      // one would be moved up: these are to be had while values are multiplied.
+      if (moved || state.sum[0] + state.sum[1] < 0.0f) {
         wait_products<0>();
         hold(state.out);
         state.rescale(keep);

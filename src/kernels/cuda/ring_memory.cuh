@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cuda/attend_ring.h"
 #include "kernels/cuda/page_access.cuh"
@@ -23,16 +22,17 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // Powers of two that probabilities may exceed one by before the state is brought to a new maximum.
 constexpr float kSlack = 8.0f;
 
-template <KvType type_, int dim_, int groups_, int step_, int stages_, bool narrow_,
-          bool turns_>
+template <KvType type_, int dim_, int groups_, int step_, int stages_, bool turns_,
+          bool plain_ = true>
 struct RingConfig {
   static constexpr KvType kType = type_;
   static constexpr int kDim = dim_;
   static constexpr int kGroups = groups_;  // that multiply
   static constexpr int kStep = step_;      // pages
   static constexpr int kStages = stages_;  // of keys, and as many of values
-  static constexpr bool kNarrow = narrow_;  // queries in shared memory are rounded to the page's type
-  static constexpr bool kTurns = turns_;    // groups issue products in turn
+  static constexpr bool kTurns = turns_;   // groups issue products in turn
+  // Nothing is capped, and pairs of dimensions are half a head apart: what most models have.
+  static constexpr bool kPlain = plain_;
   static constexpr int kSlots = step_ * kPageTokens;
   static constexpr int kThreads = (groups_ + 1) * kGroupThreads;
   static constexpr int kQueries = groups_ * kQueriesOfAGroup;
@@ -93,11 +93,10 @@ struct RingBarriers {
 template <class C>
 struct RingMemory {
   static constexpr int kMatrixBytes = kPageTokens * C::kDim * 2;
-  using Query = std::conditional_t<C::kNarrow, uint16_t, float>;
   static constexpr int kQueryRow = C::kDim + 8;
   std::byte keys[C::kStages][C::kStep][kMatrixBytes];
   std::byte values[C::kStages][C::kStep][kMatrixBytes];
-  Query queries[C::kQueries][kQueryRow];  // turned by their own position, scaled; the position behind them
+  float queries[C::kQueries][kQueryRow];  // turned by their own position, scaled; the position behind them
   RingPage infos[C::kStages][C::kStep];
   RingBarriers<C::kStages> of_keys;
   RingBarriers<C::kStages> of_values;

@@ -29,38 +29,12 @@ __device__ __forceinline__ void store_two(void* out, Element element, int64_t at
   }
 }
 
-// Two neighbouring dimensions of a query in shared memory.
-template <KvType>
-__device__ __forceinline__ float2 two_of(const float* at) {
-  return *reinterpret_cast<const float2*>(at);
-}
-template <KvType type>
-__device__ __forceinline__ float2 two_of(const uint16_t* at) {
-  const auto bits = *reinterpret_cast<const uint32_t*>(at);
-  if constexpr (type == KvType::kBF16) {
-    return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
-  } else {
-    return __half22float2(reinterpret_cast<const __half2&>(bits));
-  }
-}
-
-// A query in shared memory, dimension by dimension.
-template <KvType type, typename Query>
-struct QueryVector {
-  const Query* at;
-  __device__ __forceinline__ float operator[](int i) const {
-    const float2 two = two_of<type>(at + i / 2 * 2);
-    return i % 2 == 0 ? two.x : two.y;
-  }
-};
-
 // One lane's share of its warp's 16 queries: rows g and g + 8.
 template <class C>
 struct RingState {
   static constexpr KvType kType = C::kType;
   static constexpr int kDim = C::kDim;
   using Scores = float[C::kSlots / 8][4];
-  using Query = typename RingMemory<C>::Query;
   uint32_t queries[kDim / 16][4];               // in the frame of a page
   uint32_t probabilities[C::kSlots / 16][4];  // of the last step
   float out[kDim / 8][4] = {};
@@ -68,19 +42,23 @@ struct RingState {
   float sum[2] = {};  // of this lane's slots only
   int framed_by = -1;
 
-  __device__ __forceinline__ void turn_to(const WideParameters& p, const Query* mine, int shift_row) {
+  __device__ __forceinline__ void turn_to(const WideParameters& p, const float* mine, int shift_row) {
     if (framed_by == shift_row) return;
     framed_by = shift_row;
     const float* cosines = p.shift_angles + int64_t{shift_row} * 2 * p.turning.pairs;
-    if (p.turning.pairs == kDim / 2 && !p.turning.adjacent) {
+    if constexpr (C::kPlain) {
       turn_halves(mine, cosines);
-      return;
+    } else {
+      turn_any(p, mine, cosines);
     }
+  }
+
+  __device__ __forceinline__ void turn_any(const WideParameters& p, const float* mine, const float* cosines) {
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const QueryVector<kType, Query> x{mine + i % 2 * 8 * RingMemory<C>::kQueryRow};
+        const float* x = mine + i % 2 * 8 * RingMemory<C>::kQueryRow;
         const int dim = 16 * step + threadIdx.x % 4 * 2 + i / 2 * 8;
         queries[step][i] = Narrow<kType>::pack(turned_dimension(x, dim, cosines, p.turning),
                                                turned_dimension(x, dim + 1, cosines, p.turning));
@@ -88,8 +66,8 @@ struct RingState {
     }
   }
 
-  // The usual kind: both halves of a pair are this lane's own.
-  __device__ __forceinline__ void turn_halves(const Query* mine, const float* cosines) {
+  // Both halves of a pair are this lane's own.
+  __device__ __forceinline__ void turn_halves(const float* mine, const float* cosines) {
 #pragma unroll
     for (int step = 0; step < kDim / 32; ++step) {
 #pragma unroll
@@ -99,9 +77,9 @@ struct RingState {
         const float2 sine = *reinterpret_cast<const float2*>(cosines + kDim / 2 + dim);
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-          const Query* x = mine + row * 8 * RingMemory<C>::kQueryRow + dim;
-          const float2 a = two_of<kType>(x);
-          const float2 b = two_of<kType>(x + kDim / 2);
+          const float* x = mine + row * 8 * RingMemory<C>::kQueryRow + dim;
+          const float2 a = *reinterpret_cast<const float2*>(x);
+          const float2 b = *reinterpret_cast<const float2*>(x + kDim / 2);
           queries[step][2 * half + row] =
               Narrow<kType>::pack(a.x * cosine.x - b.x * sine.x, a.y * cosine.y - b.y * sine.y);
           queries[step + kDim / 32][2 * half + row] =
@@ -211,10 +189,9 @@ __device__ __forceinline__ uint32_t seen_slots(const WideParameters& p, const De
   for (int n = 0; n < 8; ++n) seen |= static_cast<uint32_t>(visible >> (8 * n + 2 * t) & 3) << (2 * n);
   if (reference.gathered < 0) return seen;
   const int32_t* keys = p.plan.gathered + int64_t{reference.gathered} * kPageTokens;
-  for (int n = 0; n < 8; ++n) {
-    for (int i = 0; i < 2; ++i) {
-      if (!sees(position, keys[8 * n + 2 * t + i], p.window, reference.sink)) seen &= ~(1u << (2 * n + i));
-    }
+#pragma unroll 1  // rare, and in the way of what is not
+  for (int i = 0; i < 16; ++i) {
+    if (!sees(position, keys[i / 2 * 8 + 2 * t + i % 2], p.window, reference.sink)) seen &= ~(1u << i);
   }
   return seen;
 }
@@ -236,19 +213,20 @@ __device__ __forceinline__ void cap_scores(float cap, float (&scores)[kEights][4
 // What the warp's queries, the lane's first of which is `mine`, may not see of a step's page.
 template <class C, int kPage>
 __device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page,
-                                            const typename RingMemory<C>::Query* mine,
+                                            const float* mine,
                                             typename RingState<C>::Scores& scores) {
   if (page.whole) return;
-#pragma unroll
+  uint32_t seen = 0;  // of the second query, and above that of the first
+#pragma unroll 1
   for (int h = 0; h < 2; ++h) {
     const auto position = *reinterpret_cast<const int32_t*>(mine + h * 8 * RingMemory<C>::kQueryRow + C::kDim);
-    const uint32_t seen = seen_slots(p, page.reference, position);
+    seen = seen << 16 | seen_slots(p, page.reference, position);
+  }
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (!(seen >> (2 * n + i) & 1)) scores[8 * kPage + n][2 * h + i] = -INFINITY;
-      }
+    for (int i = 0; i < 4; ++i) {
+      if (!(seen >> (2 * n + i % 2 + (1 - i / 2) * 16) & 1)) scores[8 * kPage + n][i] = -INFINITY;
     }
   }
 }
