@@ -93,13 +93,14 @@ struct RingReader {
       pages = wait_keys();
       if (pages[0].reference.data == nullptr) break;
       state.turn_to(p, mine, pages[0].reference.shift_row);
-      const uint32_t values = wait_values();
       publish_shared();
       hold(scores);
       hold(state.out);
       turns.take();
       open_products();
       state.begin_scores(keys(), scores);
+      const uint32_t values = wait_values();  // which the scores' products leave time for
+      publish_shared();
       state.begin_values(values);
       turns.pass();
       wait_products<1>();
@@ -107,8 +108,8 @@ struct RingReader {
       adjust(pages, mine, scores);
       release_keys();
       const bool moved = state.soften(scores, keep);
-      // Waiting in two branches keeps the wait behind the probabilities and their sums (never below zero), where
-      // one would be moved up: these are to be had while values are multiplied.
+      // Waiting in two branches keeps the wait behind the probabilities and their sums (never below zero),
+      // where one would be moved up: these are to be had while values are multiplied.
       if (moved || state.sum[0] + state.sum[1] < 0.0f) {
         wait_products<0>();
         hold(state.out);

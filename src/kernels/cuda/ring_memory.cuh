@@ -1,7 +1,7 @@
 // Two rings in shared memory, between the warps of attend_ring that copy pages and those that multiply.
 //
-// A tile's pages are taken in steps of kStep pages of one frame; stage i % kStages of a ring holds step i: its
-// keys, with what is to be known of the pages, or its values, which are needed one step later and longer.
+// A tile's pages are taken in steps of kStep pages of one frame; stage i % kStages of a ring holds step i:
+// its keys, with what is to be known of the pages, or its values, which are needed one step later and longer.
 // full[stage] opens when every copy of a copying thread has arrived, empty[stage] when every multiplying warp
 // has said that it needs the stage no more.
 #pragma once
@@ -22,8 +22,7 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // Powers of two that probabilities may exceed one by before the state is brought to a new maximum.
 constexpr float kSlack = 8.0f;
 
-template <KvType type_, int dim_, int groups_, int step_, int stages_, bool turns_,
-          bool plain_ = true>
+template <KvType type_, int dim_, int groups_, int step_, int stages_, bool turns_, bool plain_ = true>
 struct RingConfig {
   static constexpr KvType kType = type_;
   static constexpr int kDim = dim_;
@@ -145,7 +144,8 @@ __device__ inline void copy_16_bytes(uint32_t to, const void* from, bool filled)
 // Arrives once every copy that this thread began is there. Copies go by the generic proxy: who waits for them
 // publishes them to products by publish_shared().
 __device__ inline void arrive_with_copies(uint64_t& barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
+               : "memory");
 }
 
 }  // namespace rhapsode::kernels::cuda

@@ -35,7 +35,7 @@ struct RingState {
   static constexpr KvType kType = C::kType;
   static constexpr int kDim = C::kDim;
   using Scores = float[C::kSlots / 8][4];
-  uint32_t queries[kDim / 16][4];               // in the frame of a page
+  uint32_t queries[kDim / 16][4];             // in the frame of a page
   uint32_t probabilities[C::kSlots / 16][4];  // of the last step
   float out[kDim / 8][4] = {};
   float max[2] = {-INFINITY, -INFINITY};
@@ -212,14 +212,14 @@ __device__ __forceinline__ void cap_scores(float cap, float (&scores)[kEights][4
 
 // What the warp's queries, the lane's first of which is `mine`, may not see of a step's page.
 template <class C, int kPage>
-__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page,
-                                            const float* mine,
+__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page, const float* mine,
                                             typename RingState<C>::Scores& scores) {
   if (page.whole) return;
   uint32_t seen = 0;  // of the second query, and above that of the first
 #pragma unroll 1
   for (int h = 0; h < 2; ++h) {
-    const auto position = *reinterpret_cast<const int32_t*>(mine + h * 8 * RingMemory<C>::kQueryRow + C::kDim);
+    const auto position =
+        *reinterpret_cast<const int32_t*>(mine + h * 8 * RingMemory<C>::kQueryRow + C::kDim);
     seen = seen << 16 | seen_slots(p, page.reference, position);
   }
 #pragma unroll

@@ -21,9 +21,9 @@ __device__ __forceinline__ void turn_four(const float* x, const float* cosines, 
   const float4 c = four_of(cosines);
   const float4 s = four_of(cosines + kHalf);
   store_four(to, {factor * (a.x * c.x - b.x * s.x), factor * (a.y * c.y - b.y * s.y),
-                            factor * (a.z * c.z - b.z * s.z), factor * (a.w * c.w - b.w * s.w)});
+                  factor * (a.z * c.z - b.z * s.z), factor * (a.w * c.w - b.w * s.w)});
   store_four(to + kHalf, {factor * (a.x * s.x + b.x * c.x), factor * (a.y * s.y + b.y * c.y),
-                                    factor * (a.z * s.z + b.z * c.z), factor * (a.w * s.w + b.w * c.w)});
+                          factor * (a.z * s.z + b.z * c.z), factor * (a.w * s.w + b.w * c.w)});
 }
 
 // A warp's 16 queries, turned by their own positions and scaled, and those positions; zeros beyond the tile.

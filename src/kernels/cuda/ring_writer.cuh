@@ -49,13 +49,13 @@ struct RingWriter {
   const WideParameters& p;
   Memory& memory;
   int kv_head = 0;
-  int keys_put = 0;               // steps, and ends of tiles
-  int values_put = 0;             // steps
-  int pages = 0;                  // of the step at hand
-  int32_t frame = 0;              // likewise
-  RingCopy step[C::kStep];        // likewise
-  bool owed = false;              // the values of `last`
-  RingCopy last[C::kStep];        // the step before
+  int keys_put = 0;         // steps, and ends of tiles
+  int values_put = 0;       // steps
+  int pages = 0;            // of the step at hand
+  int32_t frame = 0;        // likewise
+  RingCopy step[C::kStep];  // likewise
+  bool owed = false;        // the values of `last`
+  RingCopy last[C::kStep];  // the step before
 
   __device__ __forceinline__ DeviceHead head_of(const RingCopy& page) const {
     const std::byte* data = page.data != nullptr ? page.data : p.plan.references->data;  // not read
