@@ -69,6 +69,30 @@ void PlanPacker::append_tiles(const BatchPlan& plan) {
   offsets_.tiles = append(std::span<const DeviceTile>(narrow));
 }
 
+// Long runs are cut into even pieces, and the longest come first.
+void PlanPacker::append_runs(const BatchPlan& plan) {
+  std::vector<DevicePageRun> runs;
+  for (size_t s = 0; s < plan.sequences.size(); ++s) {
+    const int32_t end = lists_[s].begin + lists_[s].count;
+    for (int32_t begin = lists_[s].begin; begin < end;) {
+      const int32_t frame = references_[static_cast<size_t>(begin)].shift_row;
+      int32_t rest = 1;
+      while (begin + rest < end && references_[static_cast<size_t>(begin + rest)].shift_row == frame) ++rest;
+      for (int32_t pieces = (rest + kMostRunPages - 1) / kMostRunPages; pieces > 0; --pieces) {
+        const int32_t count = (rest + pieces - 1) / pieces;
+        runs.push_back({static_cast<int32_t>(s), begin, count, 0});
+        begin += count;
+        rest -= count;
+      }
+    }
+    sizes_.most_rows = std::max(sizes_.most_rows, plan.sequences[s].row_count);
+  }
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const DevicePageRun& a, const DevicePageRun& b) { return a.count > b.count; });
+  sizes_.runs = static_cast<int>(runs.size());
+  offsets_.runs = append(std::span<const DevicePageRun>(runs));
+}
+
 int32_t PlanPacker::shift_row(int32_t shift) {
   // Neighbouring references nearly always share their shift.
   if (last_shift_row_ >= 0 && shift == last_shift_) return last_shift_row_;
@@ -157,6 +181,7 @@ void PlanPacker::pack(const BatchInput& batch) {
   append_writes(plan);
   append_sequences(plan);
   append_tiles(plan);
+  if (batch.mass) append_runs(plan);
   offsets_.lists = append(std::span<const DeviceList>(lists_));
   offsets_.gathered = append(std::span<const int32_t>(gathered_));
   offsets_.references = append(std::span<const DeviceReference>(references_));
