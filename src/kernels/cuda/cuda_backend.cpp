@@ -292,6 +292,7 @@ PassKey CudaBackend::pass_key(int recipe) const {
   key.sizes = packer_.sizes();
   key.sizes.most_references = 0;  // decides the splits and nothing else
   key.splits = attention_.splits(packer_.sizes());
+  key.output_splits = attention_.splits(of_outputs(packer_.sizes()));
   key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),
                  attention_.rooms()[0], attention_.rooms()[1],   attention_.rooms()[2]};
   return key;
@@ -460,7 +461,10 @@ Status CudaBackend::exchange(DeviceAttend& call, DeviceValue out) {
 Status CudaBackend::attend(const Program& program, const Op& op) {
   const AttendLayer& layer = options_.layers[op.layer];
   const PlanOffsets& offsets = packer_.offsets();
-  const PlanSizes& sizes = packer_.sizes();
+  // Mass is summed, and shares are exchanged, of all rows.
+  const bool outputs_only = op.outputs_only && !mass_kept_ && !options_.group;
+  const PlanSizes sizes = outputs_only ? of_outputs(packer_.sizes()) : packer_.sizes();
+  const size_t tiles = outputs_only ? offsets.output_tiles : offsets.tiles;
   DeviceAttend call;
   call.shape = options_.kv;
   call.plan.rows = sizes.rows;
@@ -499,7 +503,7 @@ Status CudaBackend::attend(const Program& program, const Op& op) {
     call.out = {own, Element::kF32};
     call.lse = own + int64_t{sizes.rows} * call.heads * call.shape.head_dim;
   }
-  attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
+  attention_.run(call, sizes, plan_.at<const DeviceTile>(tiles), stream_);
   if (options_.group) RH_TRY_STATUS(exchange(call, out));
   if (!mass_kept_) return {};
   attention_.add_mass(call, mass_target_, stream_);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/attend_test_support.h"
@@ -114,6 +115,39 @@ TEST(PlanPacker, RowsKeepTheirTokensPositionsAndTargets) {
   for (const size_t offset : {packer.offsets().tokens, packer.offsets().writes, packer.offsets().references,
                               packer.offsets().lists, packer.offsets().gathered}) {
     EXPECT_EQ(offset % 16, 0u);
+  }
+}
+
+TEST(PlanPacker, TilesHoldEveryRowOnceAndOutputTilesTheOutputRows) {
+  const TileRule rule{2, 5, 8};
+  PlanPacker packer(1, rule);
+  for (unsigned seed = 0; seed < 25; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    World world = random_world(random, KvType::kF16);
+    const std::vector<int32_t> tokens = counting(world.rows());
+    std::vector<int32_t> outputs;
+    for (int row = 0; row < world.rows(); ++row) {
+      if (testing::uniform(random, 0, 3) > 0) outputs.push_back(row);
+    }
+    packer.pack({tokens, &world.plan, outputs});
+    const Packed packed{packer};
+    const auto check = [&](size_t offset, int narrow, int wide, const std::vector<int32_t>& rows) {
+      std::vector<int32_t> held;
+      for (int i = 0; i < narrow + wide; ++i) {
+        const DeviceTile& tile = packed.at<DeviceTile>(offset)[i];
+        EXPECT_LE(tile.row_count, i < narrow ? rule.narrow_rows : rule.wide_rows);
+        const SequencePlan& sequence = world.plan.sequences[static_cast<size_t>(tile.sequence)];
+        EXPECT_GE(tile.row_begin, sequence.row_begin);
+        EXPECT_LE(tile.row_begin + tile.row_count, sequence.row_begin + sequence.row_count);
+        for (int row = 0; row < tile.row_count; ++row) held.push_back(tile.row_begin + row);
+      }
+      std::ranges::sort(held);
+      EXPECT_EQ(held, rows);
+    };
+    const PlanSizes& sizes = packer.sizes();
+    check(packer.offsets().tiles, sizes.narrow_tiles, sizes.wide_tiles, counting(world.rows()));
+    check(packer.offsets().output_tiles, sizes.narrow_output_tiles, sizes.wide_output_tiles, outputs);
   }
 }
 
