@@ -141,6 +141,7 @@ class CudaBackend final : public Backend {
   DeviceBuffer shares_;                              // of attention, of every shard
   std::vector<std::vector<double>> mass_per_token_;  // of each sequence
   bool mass_kept_ = false;                           // by the last run
+  MassTarget mass_target_;
   LayerClock clock_;
   OpClock* op_clock_ = nullptr;
   PassGraphs graphs_;
@@ -291,6 +292,7 @@ PassKey CudaBackend::pass_key(int recipe) const {
   key.sizes = packer_.sizes();
   key.sizes.most_references = 0;  // decides the splits and nothing else
   key.splits = attention_.splits(packer_.sizes());
+  key.output_splits = attention_.splits(of_outputs(packer_.sizes()));
   key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),
                  attention_.rooms()[0], attention_.rooms()[1],   attention_.rooms()[2]};
   return key;
@@ -299,18 +301,30 @@ PassKey CudaBackend::pass_key(int recipe) const {
 Status CudaBackend::begin_mass(bool wanted) {
   mass_kept_ = wanted;
   if (!wanted) return {};
-  const size_t bytes = static_cast<size_t>(packer_.reference_count()) * kPageTokens * sizeof(double);
+  const PlanSizes& sizes = packer_.sizes();
+  mass_target_ = {};
+  mass_target_.sequences = plan_.at<const DeviceSequence>(packer_.offsets().sequences);
+  mass_target_.shared = plan_.at<const DeviceList>(packer_.offsets().lists);
+  mass_target_.runs = plan_.at<const DevicePageRun>(packer_.offsets().runs);
+  mass_target_.run_count = sizes.runs;
+  mass_target_.references = packer_.reference_count();
+  mass_target_.query_parts = attention_.mass_parts_of_queries(sizes);
+  const auto parts = static_cast<size_t>(mass_parts(options_.kv, mass_target_.query_parts));
+  const size_t bytes = parts * static_cast<size_t>(mass_target_.references) * kPageTokens * sizeof(double);
   if (bytes == 0) return {};
   RH_TRY_STATUS(mass_.reserve(bytes, "attention mass"));
+  mass_target_.sums = mass_.as<double>();
   return check(cudaMemsetAsync(mass_.as<void>(), 0, bytes, stream_), "clearing attention mass");
 }
 
 Status CudaBackend::read_mass(const BatchPlan& plan) {
+  finish_mass(options_.kv, mass_target_, stream_);
   std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
   if (!packed.empty()) {
-    RH_TRY_STATUS(check(
-        cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double), cudaMemcpyDeviceToHost),
-        "copying attention mass"));
+    RH_TRY_STATUS(check(cudaMemcpyAsync(packed.data(), mass_.as<void>(), packed.size() * sizeof(double),
+                                        cudaMemcpyDeviceToHost, stream_),
+                        "copying attention mass"));
+    RH_TRY_STATUS(wait());
   }
   mass_per_token_.resize(plan.sequences.size());
   for (size_t s = 0; s < plan.sequences.size(); ++s) {
@@ -447,7 +461,10 @@ Status CudaBackend::exchange(DeviceAttend& call, DeviceValue out) {
 Status CudaBackend::attend(const Program& program, const Op& op) {
   const AttendLayer& layer = options_.layers[op.layer];
   const PlanOffsets& offsets = packer_.offsets();
-  const PlanSizes& sizes = packer_.sizes();
+  // Mass is summed, and shares are exchanged, of all rows.
+  const bool outputs_only = op.outputs_only && !mass_kept_ && !options_.group;
+  const PlanSizes sizes = outputs_only ? of_outputs(packer_.sizes()) : packer_.sizes();
+  const size_t tiles = outputs_only ? offsets.output_tiles : offsets.tiles;
   DeviceAttend call;
   call.shape = options_.kv;
   call.plan.rows = sizes.rows;
@@ -486,16 +503,10 @@ Status CudaBackend::attend(const Program& program, const Op& op) {
     call.out = {own, Element::kF32};
     call.lse = own + int64_t{sizes.rows} * call.heads * call.shape.head_dim;
   }
-  attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
+  attention_.run(call, sizes, plan_.at<const DeviceTile>(tiles), stream_);
   if (options_.group) RH_TRY_STATUS(exchange(call, out));
   if (!mass_kept_) return {};
-  MassTarget target;
-  target.sequences = plan_.at<const DeviceSequence>(offsets.sequences);
-  target.sequence_count = sizes.sequences;
-  target.shared = plan_.at<const DeviceList>(offsets.lists);
-  target.most_references = sizes.most_references;
-  target.mass = mass_.as<double>();
-  attention_.add_mass(call, target, stream_);
+  attention_.add_mass(call, mass_target_, stream_);
   return {};
 }
 

@@ -24,6 +24,7 @@ struct PassKey {
   PlanOffsets offsets;
   PlanSizes sizes;
   AttendSplits splits;
+  AttendSplits output_splits;
   std::array<const void*, 6> buffers{};
 
   bool operator==(const PassKey&) const = default;
