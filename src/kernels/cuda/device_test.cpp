@@ -310,6 +310,27 @@ World world_of_frames(const FramesCase& c, KvType type) {
   return world;
 }
 
+// attend_ring takes pages of one frame two at a time where heads are wide: frames of every length, splits
+// that cut them anywhere.
+TEST_P(DeviceAttendOfType, RingReadsFramesOfOddLengths) {
+  RH_REQUIRE_GPU();
+  if (!can_attend_ring({1, 1, 64, GetParam()}, 1)) GTEST_SKIP() << "pages of this type are read by rows";
+  const FramesCase cases[] = {{128, 6, 50, 1, {1, 2, 3, 1, 5, 4}},
+                              {128, 7, 25, 2, {1, 1, 1}},
+                              {128, 1, 130, 1, {2, 7}},
+                              {128, 3, 1, 2, {3}},
+                              {64, 7, 60, 2, {1, 4, 3}},
+                              {64, 3, 70, 1, {1, 1, 6}}};
+  for (const FramesCase& c : cases) {
+    for (const int splits : {0, 1, 2, 5}) {
+      World world = world_of_frames(c, GetParam());
+      SCOPED_TRACE(fmt::format("{}, {} frames, {} splits", describe(world), c.frames.size(), splits));
+      compare(world, {run_ring(splits), ring_tile_rows(c.head_dim, c.group)}, matrix_tolerance(GetParam()));
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_P(DeviceAttendOfType, MassOfFramesEqualsTheReferenceSlotBySlot) {
   RH_REQUIRE_GPU();
   const FramesCase cases[] = {
