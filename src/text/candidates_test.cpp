@@ -233,6 +233,41 @@ TEST_F(CandidatesTest, DecideIfAndOnlyIfTheCutLiesWithinThem) {
   EXPECT_GT(outside, 20);
 }
 
+// Rows so short that every bound matters: of the tokens that are no candidates many are penalised.
+TEST_F(CandidatesTest, BoundTheShareOfWhatIsNotAmongThem) {
+  RH_REQUIRE_MODEL(path, "smollm2-135m");
+  std::mt19937 random(12);
+  int decided = 0;
+  int undecided = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    std::vector<float> row(static_cast<size_t>(tokenizer_->size()), kImpossible);
+    std::vector<int32_t> said;
+    const int possible = 6 + static_cast<int>(random() % 9);
+    for (int i = 0; i < possible; ++i) {
+      const auto token = static_cast<int32_t>(random() % row.size());
+      row[static_cast<size_t>(token)] = static_cast<float>(random() % 3000) / 1000 - 1;
+      if (random() % 2 == 0) said.push_back(token);
+    }
+    SamplingOptions options{.temperature = 1, .seed = static_cast<uint32_t>(trial)};
+    options.top_p = static_cast<float>(1 + random() % 99) / 100;
+    options.top_k = trial % 4 == 0 ? 7 : 0;
+    options.min_p = trial % 3 == 0 ? 0.2f : 0.0f;
+    options.repetition_penalty = 1 + static_cast<float>(random() % 40) / 10;
+    auto sampler = make(options);
+    sampler->observe(said);
+    const auto own = candidates_of(row, 2 + random() % 5);
+    const auto chosen = sampler->sample(own.view());
+    ASSERT_TRUE(chosen.ok());
+    ++(*chosen ? decided : undecided);
+    if (!*chosen) continue;
+    auto whole = make(options);
+    whole->observe(said);
+    ASSERT_EQ(**chosen, *whole->sample(row)) << "trial " << trial << ": " << describe(options);
+  }
+  EXPECT_GT(decided, 500);
+  EXPECT_GT(undecided, 500);
+}
+
 TEST_F(CandidatesTest, ACutOnTheEdgeOfATokenIsLeftToTheWholeRow) {
   RH_REQUIRE_MODEL(path, "smollm2-135m");
   std::vector<float> row(static_cast<size_t>(tokenizer_->size()), kImpossible);
