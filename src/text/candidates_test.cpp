@@ -233,6 +233,23 @@ TEST_F(CandidatesTest, DecideIfAndOnlyIfTheCutLiesWithinThem) {
   EXPECT_GT(outside, 20);
 }
 
+TEST_F(CandidatesTest, WholeRowsAreInOrderHoweverFarSomebodyLooks) {
+  RH_REQUIRE_MODEL(path, "smollm2-135m");
+  std::mt19937 random(13);
+  for (int kind = 0; kind < static_cast<int>(Kind::kKinds); ++kind) {
+    const std::vector<float> row = row_of(static_cast<Kind>(kind), random);
+    const OwnCandidates all = candidates_of(row, row.size());
+    RankedTokens ranked;
+    ranked.assign(row);
+    size_t step = 1;
+    for (size_t n = 0; n < all.tokens.size(); n += step) {
+      ASSERT_EQ(ranked.at(n)->id, all.tokens[n]) << "kind " << kind << " place " << n;
+      if (n > 5000) step = 1 + random() % 3000;
+    }
+    EXPECT_EQ(ranked.at(all.tokens.size()), nullptr);
+  }
+}
+
 // Rows so short that every bound matters: of the tokens that are no candidates many are penalised.
 TEST_F(CandidatesTest, BoundTheShareOfWhatIsNotAmongThem) {
   RH_REQUIRE_MODEL(path, "smollm2-135m");

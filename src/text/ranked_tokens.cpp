@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace rhapsode::text {
@@ -9,6 +10,7 @@ namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr size_t kFirstGroup = 256;  // sorted at once; later groups are larger
+constexpr size_t kSamples = 1024;
 
 bool before(const llama_token_data& a, const llama_token_data& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -89,14 +91,33 @@ void RankedTokens::keep_allowed(llama_sampler* grammar) {
 
 const llama_token_data* RankedTokens::at(size_t n) {
   if (n >= tokens_.size()) return nullptr;
-  if (n >= sorted_) {
-    const size_t wanted = std::min(tokens_.size(), std::max({n + 1, kFirstGroup, sorted_ * 16}));
-    const auto begin = tokens_.begin() + static_cast<ptrdiff_t>(sorted_);
-    const auto end = tokens_.begin() + static_cast<ptrdiff_t>(wanted);
-    std::partial_sort(begin, end, tokens_.end(), before);
-    sorted_ = wanted;
-  }
+  if (n >= sorted_) sort_to(std::max({n + 1, kFirstGroup, sorted_ * 16}));
   return &tokens_[n];
+}
+
+// A bound that about as many reach as are wanted is guessed from samples: sorting what reaches it is faster
+// than keeping a heap of many in a row of very many.
+void RankedTokens::sort_to(size_t wanted) {
+  const auto begin = tokens_.begin() + static_cast<ptrdiff_t>(sorted_);
+  const size_t left = tokens_.size() - sorted_;
+  const size_t more = std::min(wanted - sorted_, left);
+  const size_t place = more * kSamples / left + kSamples / 128;
+  if (more > kFirstGroup && place < kSamples) {
+    std::vector<float> samples;
+    for (size_t i = 0; i < kSamples; ++i)
+      samples.push_back(begin[static_cast<ptrdiff_t>(i * left / kSamples)].logit);
+    const auto bound = samples.begin() + static_cast<ptrdiff_t>(place);
+    std::nth_element(samples.begin(), bound, samples.end(), std::greater<>());
+    const auto end =
+        std::partition(begin, tokens_.end(), [&](const auto& token) { return token.logit >= *bound; });
+    std::sort(begin, end, before);
+    sorted_ = static_cast<size_t>(end - tokens_.begin());
+    if (sorted_ >= wanted) return;
+  }
+  const size_t target = std::min(std::max(wanted, sorted_), tokens_.size());
+  std::partial_sort(tokens_.begin() + static_cast<ptrdiff_t>(sorted_),
+                    tokens_.begin() + static_cast<ptrdiff_t>(target), tokens_.end(), before);
+  sorted_ = target;
 }
 
 float RankedTokens::highest() const {

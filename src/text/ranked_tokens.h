@@ -48,6 +48,7 @@ class RankedTokens {
     double low = 0;
     double high = 0;
   };
+  void sort_to(size_t wanted);
   // How many tokens of the order the options keep.
   std::optional<size_t> kept(const SamplingOptions& options);
   // Of what top_p is a share of, in units of exp(at(0)->logit).

@@ -112,11 +112,14 @@ Result<int32_t> Sampler::sample(std::span<const float> logits) {
 Result<std::optional<int32_t>> Sampler::sample(const Candidates& candidates) {
   const bool decide = !candidates.broken && !candidates.tokens.empty() && options_.repetition_penalty >= 1;
   if (!decide) return std::optional<int32_t>();
-  const std::mt19937 before = random_;
+  if (options_.temperature == 0 && !grammar_ && counts_.empty())
+    return std::optional(candidates.tokens.front());
+  // Only a refused draw is spent before the whole row turns out to be needed.
+  const std::optional<std::mt19937> before = grammar_ ? std::optional(random_) : std::nullopt;
   try {
     const std::optional<int32_t> token =
         choose([&] { ranked_.assign(candidates, counts_, options_.repetition_penalty); });
-    if (!token) random_ = before;
+    if (!token && before) random_ = *before;
     return token;
   } catch (const std::exception& exception) {
     return choice_failed(exception);
