@@ -8,9 +8,12 @@ namespace {
 
 constexpr int kGroups = 1024;  // of a row
 constexpr int kWarp = 32;
-constexpr int kSharers = 8;  // threads that read a group: one of each warp of a block
-constexpr int kScanBlocks = kGroups / kWarp;
-constexpr int kFound = 1024;  // logits that are sorted at once
+constexpr int kBlockGroups = 8;  // neighbours, so that a warp reads whole runs of memory
+constexpr int kSharers = 32;     // threads that read a group
+constexpr int kScanThreads = kBlockGroups * kSharers;
+constexpr int kScanBlocks = kGroups / kBlockGroups;
+constexpr int kFound = 1024;    // logits that are sorted at once
+constexpr int kBoundBits = 20;  // of a bound that need not be exact: sign, exponent, 11 of the fraction
 
 struct Partial {
   double sum;  // of exp(logit - highest)
@@ -55,95 +58,93 @@ __device__ void load_piece(const float* row, int at, int vocabulary, float* x) {
   }
 }
 
-__device__ void add(Partial& to, double sum, float highest) {
-  if (highest > to.highest) {
-    to.sum *= exp(static_cast<double>(to.highest) - static_cast<double>(highest));
-    to.highest = highest;
-  }
-  if (highest > -INFINITY) {
-    to.sum += sum * exp(static_cast<double>(highest) - static_cast<double>(to.highest));
-  }
+__device__ double exp_of(float logit, float highest) {
+  return exp(static_cast<double>(logit) - static_cast<double>(highest));
 }
 
-__device__ Partial merged(Partial a, const Partial& b) {
-  add(a, b.sum, b.highest);
-  a.possible += b.possible;
-  a.broken |= b.broken;
-  return a;
+// Exponentials that count from `from` as they count from `to`, the higher one.
+__device__ double rescaled(double sum, float from, float to) {
+  return from == to || !(from > -INFINITY) ? sum : sum * exp_of(from, to);
 }
 
-// Of the whole warp, in lane 0.
-__device__ Partial warp_merged(Partial own) {
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    Partial other;
-    other.sum = __shfl_down_sync(~0u, own.sum, lanes);
-    other.highest = __shfl_down_sync(~0u, own.highest, lanes);
-    other.possible = __shfl_down_sync(~0u, own.possible, lanes);
-    other.broken = __shfl_down_sync(~0u, own.broken, lanes);
-    own = merged(own, other);
-  }
-  return own;
+__device__ double warp_sum(double x) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0u, x, lanes);
+  return x;
 }
 
 // Some pieces of a row: everything of them is loaded before anything is looked at.
 template <int kWidth, int kPieces>
-__device__ void scan_pieces(const float* row, int vocabulary, int first, Partial& own, float& group) {
+__device__ void scan_pieces(const float* row, int vocabulary, int first, Partial& own) {
   float x[kPieces * kWidth];
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     load_piece<kWidth>(row, (first + i * kGroups * kSharers) * kWidth, vocabulary, x + i * kWidth);
   }
-  float highest = -INFINITY;
+  float highest = own.highest;
 #pragma unroll
   for (const float logit : x) {
     highest = fmaxf(highest, logit);
     own.broken |= static_cast<int32_t>(!(logit < INFINITY));
     own.possible += static_cast<int32_t>(logit > -INFINITY);
   }
-  group = fmaxf(group, highest);
   if (!(highest > -INFINITY)) return;
-  double sum = 0;
+  own.sum = rescaled(own.sum, own.highest, highest);
+  own.highest = highest;
 #pragma unroll
   for (const float logit : x) {
-    if (logit > -INFINITY) sum += exp(static_cast<double>(logit) - static_cast<double>(highest));
+    if (logit > -INFINITY) own.sum += exp_of(logit, highest);
   }
-  add(own, sum, highest);
 }
 
-// Lane l of every warp of block b has group 32 b + l; piece p of a row is in group p % kGroups.
+// Block b has groups 8 b to 8 b + 7; piece p of a row is in group p % kGroups.
 template <int kWidth, int kPieces>
-__global__ void __launch_bounds__(kWarp* kSharers) scan_kernel(TopLogitsCall call, Scan* scans) {
-  __shared__ float highest[kSharers][kWarp];
-  __shared__ Partial partials[kSharers];
+__global__ void __launch_bounds__(kScanThreads) scan_kernel(TopLogitsCall call, Scan* scans) {
+  constexpr int kWarps = kScanThreads / kWarp;
+  __shared__ float group_highest[kWarps][kBlockGroups];
+  __shared__ Partial partials[kWarps];
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
-  const int group = static_cast<int>(blockIdx.x) * kWarp + lane;
+  const int group = static_cast<int>(blockIdx.x) * kBlockGroups + threadIdx.x % kBlockGroups;
   const float* row = call.logits + blockIdx.y * call.stride;
   Partial own{0.0, -INFINITY, 0, 0, 0};
-  float group_highest = -INFINITY;
   const int pieces = (call.vocabulary + kWidth - 1) / kWidth;
-  for (int p = group + kGroups * warp; p < pieces; p += kGroups * kSharers * kPieces) {
-    scan_pieces<kWidth, kPieces>(row, call.vocabulary, p, own, group_highest);
+  for (int p = group + kGroups * static_cast<int>(threadIdx.x / kBlockGroups); p < pieces;
+       p += kGroups * kSharers * kPieces) {
+    scan_pieces<kWidth, kPieces>(row, call.vocabulary, p, own);
   }
   __syncwarp();
-  own = warp_merged(own);
-  highest[warp][lane] = group_highest;
-  if (lane == 0) partials[warp] = own;
+  float highest = own.highest;
+  for (int lanes = kWarp / 2; lanes >= kBlockGroups; lanes /= 2) {
+    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, lanes));
+  }
+  if (lane < kBlockGroups) group_highest[warp][lane] = highest;
   __syncthreads();
-  if (warp != 0) return;
-  for (int w = 1; w < kSharers; ++w) group_highest = fmaxf(group_highest, highest[w][lane]);
-  Scan& scan = scans[blockIdx.y];
-  scan.highest[group] = group_highest;
-  if (lane != 0) return;
-  for (int w = 1; w < kSharers; ++w) own = merged(own, partials[w]);
-  scan.partials[blockIdx.x] = own;
+  for (int w = 0; w < kWarps; ++w) highest = fmaxf(highest, group_highest[w][lane % kBlockGroups]);
+  if (threadIdx.x < kBlockGroups) scans[blockIdx.y].highest[group] = highest;
+  for (int lanes = kBlockGroups / 2; lanes > 0; lanes /= 2) {
+    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, lanes));
+  }
+  const double sum = warp_sum(rescaled(own.sum, own.highest, highest));
+  const int possible = __reduce_add_sync(~0u, own.possible);
+  const auto broken = static_cast<int32_t>(__any_sync(~0u, own.broken));
+  if (lane == 0) partials[warp] = {sum, highest, possible, broken, 0};
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  own = partials[0];
+  for (int w = 1; w < kWarps; ++w) {
+    own.sum += partials[w].sum;
+    own.possible += partials[w].possible;
+    own.broken |= partials[w].broken;
+  }
+  scans[blockIdx.y].partials[blockIdx.x] = own;
 }
 
-// The largest key that `wanted` of the threads' keys reach, bit by bit. `count(key)` is the block's.
+// The largest key of `bits` bits that `wanted` of the threads' keys reach, bit by bit. `count(key)` is the
+// block's.
 template <typename Count>
-__device__ uint32_t largest_reached(int wanted, Count count) {
+__device__ uint32_t largest_reached(int wanted, int bits, Count count) {
   uint32_t key = 0;
-  for (int bit = 31; bit >= 0; --bit) {
+  for (int bit = 31; bit >= 32 - bits; --bit) {
     const uint32_t trial = key | 1u << bit;
     if (count(trial) >= wanted) key = trial;
   }
@@ -165,19 +166,27 @@ __device__ unsigned long long found_key(uint32_t key, int token) {
 // All logits of the groups that reach `bound`; more may reach it than there is room for.
 template <int kWidth>
 __device__ void collect(const float* row, int vocabulary, uint32_t bound, Found& found) {
+  constexpr int kBatch = 3;  // pieces in flight
   const int pieces = (vocabulary + kWidth - 1) / kWidth;
   const int pieces_of_group = (pieces + kGroups - 1) / kGroups;
-  // Lanes share out the pieces of several groups.
-  for (int i = threadIdx.x; i < found.group_count * pieces_of_group; i += kGroups) {
-    const int piece = found.groups[i / pieces_of_group] + i % pieces_of_group * kGroups;
-    float x[kWidth];
-    load_piece<kWidth>(row, piece * kWidth, vocabulary, x);
+  const int count = found.group_count * pieces_of_group;
+  for (int begin = threadIdx.x; begin < count; begin += kBatch * kGroups) {
+    float x[kBatch * kWidth];
+    int at[kBatch];
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) {
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = begin + b * kGroups;
+      const int piece =
+          i < count ? found.groups[i / pieces_of_group] + i % pieces_of_group * kGroups : pieces;
+      at[b] = piece * kWidth;
+      load_piece<kWidth>(row, at[b], vocabulary, x + b * kWidth);
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch * kWidth; ++j) {
       const uint32_t key = key_of(x[j]);
       if (key < bound || x[j] == -INFINITY) continue;
-      const int at = atomicAdd(&found.count, 1);
-      if (at < kFound) found.keys[at] = found_key(key, piece * kWidth + j);
+      const int place = atomicAdd(&found.count, 1);
+      if (place < kFound) found.keys[place] = found_key(key, at[j / kWidth] + j % kWidth);
     }
   }
 }
@@ -185,6 +194,7 @@ __device__ void collect(const float* row, int vocabulary, uint32_t bound, Found&
 // How many of a row's logits reach a key, for all threads.
 __device__ int count_reaching(const float* row, int vocabulary, uint32_t key, Found& found) {
   int own = 0;
+#pragma unroll 8
   for (int i = threadIdx.x; i < vocabulary; i += kGroups) {
     own += static_cast<int>(row[i] > -INFINITY && key_of(row[i]) >= key);
   }
@@ -200,7 +210,7 @@ __device__ int count_reaching(const float* row, int vocabulary, uint32_t key, Fo
 // Exactly the wanted ones: all that are larger than the last of them, and its equals by token.
 __device__ void collect_exactly(const float* row, int vocabulary, int wanted, Found& found) {
   const uint32_t last =
-      largest_reached(wanted, [&](uint32_t key) { return count_reaching(row, vocabulary, key, found); });
+      largest_reached(wanted, 32, [&](uint32_t key) { return count_reaching(row, vocabulary, key, found); });
   if (threadIdx.x == 0) found.count = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < vocabulary; i += kGroups) {
@@ -227,64 +237,72 @@ __device__ void collect_exactly(const float* row, int vocabulary, int wanted, Fo
   __syncthreads();
 }
 
-// Bitonic, largest first; stages within a warp's keys need no other warp.
-__device__ void sort_found(Found& found) {
+// Bitonic, a key a thread, largest first: the thread's key once all are in order. Keys of one warp are
+// exchanged without the other warps.
+__device__ unsigned long long sorted_key(Found& found) {
   int length = kWarp;
   while (length < found.count) length *= 2;
   const int i = static_cast<int>(threadIdx.x);
-  if (i >= found.count && i < length) found.keys[i] = 0;
-  __syncthreads();
+  unsigned long long key = i < found.count ? found.keys[i] : 0;
   for (int run = 2; run <= length; run *= 2) {
     for (int distance = run / 2; distance > 0; distance /= 2) {
-      const int j = i ^ distance;
-      if (i < length && j > i) {
-        const unsigned long long a = found.keys[i];
-        const unsigned long long b = found.keys[j];
-        const bool falls = (i & run) == 0;
-        if (falls ? a < b : a > b) {
-          found.keys[i] = b;
-          found.keys[j] = a;
-        }
-      }
-      if (distance > kWarp / 2 || distance == 1) {
-        __syncthreads();
+      unsigned long long other = 0;
+      if (distance < kWarp) {
+        other = __shfl_xor_sync(~0u, key, distance);
       } else {
-        __syncwarp();
+        __syncthreads();
+        if (i < length) found.keys[i] = key;
+        __syncthreads();
+        if (i < length) other = found.keys[i ^ distance];
       }
+      const bool larger = ((i & distance) == 0) == ((i & run) == 0);
+      key = larger == (key > other) ? key : other;
     }
   }
+  return key;
+}
+
+// What the partials of a row come to, for all threads; `highest` is the row's.
+__device__ Partial total_of(const Partial& own, float highest, Found& found) {
+  constexpr int kWarps = kScanBlocks / kWarp;
+  __shared__ Partial parts[kWarps];
+  const int lane = threadIdx.x % kWarp;
+  if (threadIdx.x < kScanBlocks) {
+    const double sum = warp_sum(rescaled(own.sum, own.highest, highest));
+    const int possible = __reduce_add_sync(~0u, own.possible);
+    const auto broken = static_cast<int32_t>(__any_sync(~0u, own.broken));
+    if (lane == 0) parts[threadIdx.x / kWarp] = {sum, highest, possible, broken, 0};
+  }
+  if (threadIdx.x == 0) found.count = found.group_count = 0;
+  __syncthreads();
+  Partial total = parts[0];
+  for (int warp = 1; warp < kWarps; ++warp) {
+    total.sum += parts[warp].sum;
+    total.possible += parts[warp].possible;
+    total.broken |= parts[warp].broken;
+  }
+  return total;
 }
 
 // One block a row, one thread a group.
 template <int kWidth>
 __global__ void __launch_bounds__(kGroups) choose_kernel(TopLogitsCall call, const Scan* scans) {
   __shared__ Found found;
-  __shared__ Partial all;
+  __shared__ float warp_highest[kGroups / kWarp];
   const Scan& scan = scans[blockIdx.x];
   const float* row = call.logits + blockIdx.x * call.stride;
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kWarp) {
-    const Partial row_partial = warp_merged(scan.partials[thread]);
-    if (thread == 0) {
-      all = row_partial;
-      found.count = found.group_count = 0;
-    }
-  }
+  const int lane = thread % kWarp;
+  const Partial own = scan.partials[thread % kScanBlocks];
   const float highest = scan.highest[thread];
   const uint32_t own_key = key_of(highest);
+  const uint32_t warp_key = __reduce_max_sync(~0u, own_key);
+  if (lane == 0) warp_highest[thread / kWarp] = of_key(warp_key);
   __syncthreads();
+  const float row_highest = of_key(__reduce_max_sync(~0u, key_of(warp_highest[lane])));
+  const Partial all = total_of(own, row_highest, found);
   const bool broken = all.broken != 0;
   const int wanted = broken ? 0 : min(kTopLogits, all.possible);
-  if (wanted > 0) {
-    const uint32_t bound = largest_reached(
-        wanted, [&](uint32_t key) { return __syncthreads_count(static_cast<int>(own_key >= key)); });
-    if (own_key >= bound && highest > -INFINITY) found.groups[atomicAdd(&found.group_count, 1)] = thread;
-    __syncthreads();
-    collect<kWidth>(row, call.vocabulary, bound, found);
-    __syncthreads();
-    if (found.count > kFound) collect_exactly(row, call.vocabulary, wanted, found);
-    sort_found(found);
-  }
   TopRow& out = call.out[blockIdx.x];
   if (thread == 0) {
     out.exp_sum = broken ? 0.0 : all.sum;
@@ -292,8 +310,17 @@ __global__ void __launch_bounds__(kGroups) choose_kernel(TopLogitsCall call, con
     out.possible = all.possible;
     out.broken = broken;
   }
+  if (wanted == 0) return;
+  const uint32_t bound = largest_reached(wanted, kBoundBits, [&](uint32_t key) {
+    return __syncthreads_count(static_cast<int>(own_key >= key));
+  });
+  if (own_key >= bound && highest > -INFINITY) found.groups[atomicAdd(&found.group_count, 1)] = thread;
+  __syncthreads();
+  collect<kWidth>(row, call.vocabulary, bound, found);
+  __syncthreads();
+  if (found.count > kFound) collect_exactly(row, call.vocabulary, wanted, found);
+  const unsigned long long key = sorted_key(found);
   if (thread >= wanted) return;
-  const unsigned long long key = found.keys[thread];
   out.tokens[thread] = static_cast<int32_t>(~static_cast<uint32_t>(key));
   out.logits[thread] = of_key(static_cast<uint32_t>(key >> 32));
 }
@@ -302,7 +329,7 @@ template <int kWidth, int kPieces>
 void launch(const TopLogitsCall& call, cudaStream_t stream) {
   auto* scans = static_cast<Scan*>(call.workspace);
   const auto rows = static_cast<unsigned>(call.rows);
-  scan_kernel<kWidth, kPieces><<<dim3(kScanBlocks, rows), kWarp * kSharers, 0, stream>>>(call, scans);
+  scan_kernel<kWidth, kPieces><<<dim3(kScanBlocks, rows), kScanThreads, 0, stream>>>(call, scans);
   choose_kernel<kWidth><<<rows, kGroups, 0, stream>>>(call, scans);
 }
 
@@ -315,8 +342,8 @@ size_t top_logits_workspace_bytes(int rows) {
 void find_top_logits(const TopLogitsCall& call, cudaStream_t stream) {
   if (call.rows == 0) return;
   const bool whole = call.stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.logits) % 16 == 0;
-  if (!whole) return launch<1, 16>(call, stream);
-  launch<8, 3>(call, stream);  // all of a thread's share of 152k logits at once
+  if (!whole) return launch<1, 8>(call, stream);
+  launch<8, 1>(call, stream);
 }
 
 }  // namespace rhapsode::kernels::cuda

@@ -6,7 +6,7 @@
 // reads the groups that reach it again, and sorts what it finds there. Where too many do (ties, or large
 // logits in few groups only) it finds the exact bound in the whole row, bit by bit, and takes ties by token:
 // slower, the same result. Exactness: order and tokens are exact; exp_sum is within 2^-40 of itself, from
-// exponentials (1 ulp each) and fewer than 300 rounded additions a path up to two million logits. The same
+// exponentials (1 ulp each) and fewer than 300 rounded additions a path up to eight million logits. The same
 // bytes every time. Enqueues on `stream` and returns at once; a failed launch is found by cudaGetLastError().
 #pragma once
 
