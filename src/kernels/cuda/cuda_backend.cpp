@@ -21,6 +21,7 @@
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rope_tables.h"
 #include "kernels/cuda/shard_merge.h"
+#include "kernels/cuda/top_finder.h"
 #include "kernels/cuda/weight_store.h"
 #include "kernels/shard_exchange.h"
 
@@ -48,6 +49,9 @@ class CudaBackend final : public Backend {
   int fixed_rows() const override { return 0; }
   bool scores_targets() const override { return true; }
   bool pools_outputs() const override { return true; }
+  bool finds_top_logits() const override { return true; }
+  Result<TopLogits> top_logits(int output) const override { return top_.of(output); }
+  Result<std::span<const float>> whole_rows(int first_output, int count) override;
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
   std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(options_.device); }
   bool searches_codes() const override { return true; }
@@ -135,6 +139,7 @@ class CudaBackend final : public Backend {
   DeviceBuffer activations_;
   std::vector<size_t> slot_offsets_;
   PinnedBuffer result_;
+  TopFinder top_;
   DeviceBuffer targets_;
   DeviceBuffer scores_;
   DeviceBuffer mass_;
@@ -221,6 +226,7 @@ Status CudaBackend::place(const Program& program) {
 // waiting, and allocating waits for kernels that may be waiting for other shards.
 Result<const Program*> CudaBackend::prepare(const BatchInput& batch, int recipe) {
   RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "a pass before this one"));
+  top_.begin(batch.top_logits_of);
   RH_TRY(const Program* const program, program_of(recipe));
   RH_TRY_STATUS(upload(batch));
   RH_TRY_STATUS(place(*program));
@@ -270,6 +276,10 @@ Status CudaBackend::launch(const Program& program) {
     if (op_clock_) mark(program, op);
     RH_TRY_STATUS(execute(program, op));
   }
+  if (top_.wanted()) {
+    if (op_clock_) op_clock_->mark("largest logits", 0, stream_);
+    top_.find(stream_);
+  }
   return check(cudaGetLastError(), "starting a kernel");
 }
 
@@ -293,8 +303,9 @@ PassKey CudaBackend::pass_key(int recipe) const {
   key.sizes.most_references = 0;  // decides the splits and nothing else
   key.splits = attention_.splits(packer_.sizes());
   key.output_splits = attention_.splits(of_outputs(packer_.sizes()));
-  key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),
-                 attention_.rooms()[0], attention_.rooms()[1],   attention_.rooms()[2]};
+  key.top_logits_of = top_.vocabulary();
+  key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),  attention_.rooms()[0],
+                 attention_.rooms()[1], attention_.rooms()[2],   top_.rooms()[0], top_.rooms()[1]};
   return key;
 }
 
@@ -377,6 +388,7 @@ Status CudaBackend::pool(const RowShape& shape, const float* rows, std::span<con
 // Room for what result_of() takes; refuses what does not fit together.
 Status CudaBackend::reserve_results(const Program& program, const BatchInput& batch) {
   RowShape shape = shape_of(program, program.result);
+  if (top_.wanted()) return top_.reserve(shape, floats(program, program.result));
   if (!batch.pools.empty()) {
     shape.rows = static_cast<int>(batch.pools.size());
     RH_TRY_STATUS(targets_.reserve((batch.pools.size() + 1) * sizeof(int32_t), "pools of output rows"));
@@ -410,6 +422,10 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program, co
     from = scores_.as<const float>();
     shape.features = 1;
   }
+  if (top_.wanted()) {
+    RH_TRY_STATUS(top_.copy(stream_));
+    shape.rows = 0;
+  }
   const size_t values = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.features);
   if (values > 0) {
     RH_TRY_STATUS(
@@ -424,6 +440,13 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program, co
     op_clock_->read();
   }
   return std::span<const float>(reinterpret_cast<const float*>(result_.data()), values);
+}
+
+Result<std::span<const float>> CudaBackend::whole_rows(int first_output, int count) {
+  const DeviceScope scope(options_.device);
+  RH_TRY(const std::span<const float> rows, top_.fetch(first_output, count, stream_));
+  RH_TRY_STATUS(wait());
+  return rows;
 }
 
 Status CudaBackend::multiply(const Program& program, const Op& op) {

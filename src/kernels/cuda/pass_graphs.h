@@ -25,7 +25,8 @@ struct PassKey {
   PlanSizes sizes;
   AttendSplits splits;
   AttendSplits output_splits;
-  std::array<const void*, 6> buffers{};
+  int32_t top_logits_of = 0;
+  std::array<const void*, 8> buffers{};
 
   bool operator==(const PassKey&) const = default;
 };
