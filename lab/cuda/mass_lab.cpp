@@ -1,7 +1,7 @@
 // The laboratory of attend_mass: a question over cached passages, every kernel checked against the exact one,
 // then timed.
 //
-//   mass_lab [--variants]
+//   mass_lab [--variants]      exits 1 when a kernel is wrong
 //
 // Passages of 481 tokens each in a frame of its own, as blend's selector reads them; 24 layers take turns, so
 // that their keys together exceed the L2. Without --variants the kernel as the library launches it, and with
@@ -34,6 +34,7 @@ namespace {
 constexpr int kLayers = 24;
 constexpr int kPassageTokens = 481;
 constexpr int kRuns = 20;
+constexpr double kTolerance = 0.02;  // of a slot's sum
 
 struct Case {
   const char* name;
@@ -234,8 +235,10 @@ double difference(const std::vector<double>& exact, const std::vector<double>& s
   return largest;
 }
 
-void measure(const Case& c, bool variants) {
+// False when some kernel is wrong.
+bool measure(const Case& c, bool variants) {
   Bed bed(c);
+  bool sound = true;
   const std::vector<double> exact =
       bed.sums([](const auto& call, const auto& target) { exact_mass(call, target, nullptr); }, 1);
   fmt::print("{}, {} rows, {} runs: sums add up to {:.3f} of {}\n", c.name, c.rows, bed.runs(),
@@ -243,6 +246,9 @@ void measure(const Case& c, bool variants) {
   const auto show = [&](const std::string& name, const Launch& launch, int parts) {
     const std::vector<double> sums = bed.sums(launch, parts);
     const double off = difference(exact, sums);
+    const bool wrong = off >= kTolerance;
+    const bool differs = bed.sums(launch, parts) != sums;
+    sound = sound && !wrong && !differs;
     const double ms = bed.ms_of_all_layers(launch, parts);
     const double pairs = kLayers * bed.pairs();
     const double key_bytes = pairs / c.rows / c.heads * c.kv_heads * c.head_dim * element_bytes(c.type);
@@ -250,34 +256,38 @@ void measure(const Case& c, bool variants) {
         "  {:24} {:2} parts: {:7.4f} ms for {} layers, keys {:5.2f} TB/s, {:5.1f} TFLOP/s, {:4.2f} T "
         "powers/s, off by {:.3g}{}{}\n",
         name, parts, ms, kLayers, key_bytes / ms / 1e9, 2 * pairs * c.head_dim / ms / 1e9, pairs / ms / 1e9,
-        off, off < 0.05 ? "" : "  WRONG", bed.sums(launch, parts) == sums ? "" : "  NOT THE SAME TWICE");
+        off, wrong ? "  WRONG" : "", differs ? "  NOT THE SAME TWICE" : "");
     std::fflush(stdout);
   };
   const Launch library = [](const auto& call, const auto& target) { attend_mass(call, target, nullptr); };
   show("library", library, bed.library_parts());
-  for (const int parts : {1, 2, 3, 4, 5, 6, 8, 10, 12}) show("library's kernel", library, parts);
+  for (const int parts : {1, 2, 3, 4, 5, 8}) show("library's kernel", library, parts);
   for (const MassVariant& variant : mass_variants()) {
     if (!variants || variant.type != c.type || variant.head_dim != c.head_dim) continue;
-    for (const int parts : {2, 3, 4, 5, 8, 10}) {
+    for (const int parts : {2, 4}) {
       show(
           variant.name, [&](const auto& call, const auto& target) { variant.launch(call, target, nullptr); },
           parts);
     }
   }
+  return sound;
 }
 
 int main(int argc, char** argv) {
   if (!why_no_device().empty()) stop(why_no_device());
   const bool variants = argc > 1 && std::string(argv[1]) == "--variants";
   fmt::print("{}\n", device_name());
-  for (const int rows : {80, 128}) {
-    measure({"0.5b, 14/2 heads, d 64, f16", 14, 2, 64, KvType::kF16, rows}, variants);
-  }
-  measure({"0.5b, 14/2 heads, d 64, bf16", 14, 2, 64, KvType::kBF16, 80}, false);
-  measure({"0.5b, 14/2 heads, d 64, int8", 14, 2, 64, KvType::kI8, 80}, false);
-  measure({"1.5b, 12/2 heads, d 128, f16", 12, 2, 128, KvType::kF16, 80}, variants);
-  measure({"one row, 14/2 heads, d 64, f16", 14, 2, 64, KvType::kF16, 1}, false);
-  return 0;
+  const Case cases[] = {
+      {"0.5b, 14/2 heads, d 64, f16", 14, 2, 64, KvType::kF16, 1},
+      {"0.5b, 14/2 heads, d 64, f16", 14, 2, 64, KvType::kF16, 12},
+      {"0.5b, 14/2 heads, d 64, f16", 14, 2, 64, KvType::kF16, 80},
+      {"0.5b, 14/2 heads, d 64, bf16", 14, 2, 64, KvType::kBF16, 80},
+      {"0.5b, 14/2 heads, d 64, int8", 14, 2, 64, KvType::kI8, 80},
+      {"1.5b, 12/2 heads, d 128, f16", 12, 2, 128, KvType::kF16, 80},
+  };
+  bool sound = true;
+  for (const Case& c : cases) sound = measure(c, variants) && sound;
+  return sound ? 0 : 1;
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ constexpr MassVariant variant(const char* name) {
 }
 
 constexpr MassVariant kVariants[] = {
+    variant<KvType::kF16, 64, 128, 2>("128 queries, 2 blocks"),
     variant<KvType::kF16, 64, 64, 2>("64 queries, 2 blocks"),
-    variant<KvType::kF16, 64, 192, 2>("192 queries, 2 blocks"),
-    variant<KvType::kF16, 64, 128, 1>("128 queries, 1 block"),
     variant<KvType::kF16, 64, 64, 3>("64 queries, 3 blocks"),
+    variant<KvType::kF16, 64, 128, 1>("128 queries, 1 block"),
     variant<KvType::kF16, 128, 64, 2>("64 queries, 2 blocks"),
     variant<KvType::kF16, 128, 128, 1>("128 queries, 1 block"),
 };

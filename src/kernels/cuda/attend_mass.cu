@@ -10,9 +10,12 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-constexpr int kTileQueries = 128;
-constexpr int kMostQueryParts = 8;
+// What fits shared memory twice and registers twice.
+constexpr int tile_queries(int head_dim) {
+  return head_dim == 64 ? 192 : 128;
+}
 constexpr int kBlocksOfAProcessor = 2;
+constexpr int kLeastQueries = 32;  // of a part: below, turning them costs more than another block gains
 
 __global__ void finish_kernel(double* sums, int64_t count, int parts) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -26,10 +29,12 @@ template <KvType type>
 void launch(const DeviceAttend& attend, const MassTarget& target, cudaStream_t stream) {
   if constexpr (type != KvType::kF32) {
     if (can_stream(attend.shape) && attend.shape.head_dim == 64) {
-      return launch_mass<MassConfig<type, 64, kTileQueries, kBlocksOfAProcessor>>(attend, target, stream);
+      using Config = MassConfig<type, 64, tile_queries(64), kBlocksOfAProcessor>;
+      return launch_mass<Config>(attend, target, stream);
     }
     if (can_stream(attend.shape)) {
-      return launch_mass<MassConfig<type, 128, kTileQueries, kBlocksOfAProcessor>>(attend, target, stream);
+      using Config = MassConfig<type, 128, tile_queries(128), kBlocksOfAProcessor>;
+      return launch_mass<Config>(attend, target, stream);
     }
   }
   launch_mass_rows<type>(attend, target, stream);
@@ -38,9 +43,10 @@ void launch(const DeviceAttend& attend, const MassTarget& target, cudaStream_t s
 }  // namespace
 
 int mass_query_parts(const KvShape& shape, int heads, const PlanSizes& sizes) {
-  if (!can_stream(shape)) return 1;
+  if (!can_stream(shape) || sizes.runs == 0) return 1;
   const int queries = sizes.most_rows * (heads / shape.kv_heads);
-  return std::clamp((queries + kTileQueries - 1) / kTileQueries, 1, kMostQueryParts);
+  const int at_once = kBlocksOfAProcessor * kProcessors / (sizes.runs * shape.kv_heads);
+  return std::clamp((queries + kLeastQueries - 1) / kLeastQueries, 1, std::max(1, at_once));
 }
 
 void attend_mass(const DeviceAttend& attend, const MassTarget& target, cudaStream_t stream) {

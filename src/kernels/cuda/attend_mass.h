@@ -27,7 +27,7 @@ struct MassTarget {
   double* sums = nullptr;  // [mass_parts()][references][64], added to
 };
 
-// So many that runs, KV heads and parts together keep the GPU busy; heads: of the layer with most.
+// As many as run at once, as each reads the keys for itself; heads: of the layer with most.
 int mass_query_parts(const KvShape& shape, int heads, const PlanSizes& sizes);
 inline int mass_parts(const KvShape& shape, int query_parts) {
   return shape.kv_heads * query_parts;
