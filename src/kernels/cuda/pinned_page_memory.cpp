@@ -3,13 +3,16 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
-#include <mutex>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/system.h"
 #include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/device_scope.h"
+#include "kernels/prepared_slabs.h"
 
 namespace rhapsode::kernels::cuda {
 
@@ -22,9 +25,12 @@ constexpr uint64_t kShareOfMemory = 8;
 
 class PinnedPageMemory final : public PageMemory {
  public:
+  explicit PinnedPageMemory(int device) : device_(device) {}
   ~PinnedPageMemory() override {
-    for (size_t slab = 0; slab < slabs_.size(); ++slab) {
-      if (slabs_[slab].state == SlabState::kPinned) cudaHostUnregister(region_ + slab * slab_bytes_);
+    slabs_.reset();  // from here on nobody pins
+    const DeviceScope scope(device_);
+    for (size_t slab = 0; slab < pinned_.size(); ++slab) {
+      if (pinned_[slab]) cudaHostUnregister(region_ + slab * slab_bytes_);
     }
   }
 
@@ -45,12 +51,21 @@ class PinnedPageMemory final : public PageMemory {
     return host_->copy_within(from, to, bytes);
   }
 
+  // A copy may not cross from one pinned slab into the next: slabs are made of whole parts, which are all of
+  // one size, and of whole pages of the system.
+  void prepare_ahead(size_t part_bytes) override {
+    const size_t unit = std::lcm(part_bytes, kSystemPage);
+    slab_bytes_ = (kLeastSlabBytes + unit - 1) / unit * unit;
+    pinned_.resize((bytes_ + slab_bytes_ - 1) / slab_bytes_);
+    slabs_.emplace(pinned_.size(), kPinnedAheadBytes / slab_bytes_ + 1,
+                   [this](size_t slab) { return pinned_[slab] = pin(slab); });
+  }
+
   Status prepare(std::span<const std::byte> part) override {
-    std::call_once(chosen_, [&] { choose_slabs(part.size()); });
+    assert(slabs_ && "prepare_ahead() comes first");
     const auto begin = static_cast<size_t>(part.data() - region_);
     for (size_t slab = begin / slab_bytes_; slab * slab_bytes_ < begin + part.size(); ++slab) {
-      std::call_once(slabs_[slab].pinned, [&] { pin(slab); });
-      if (slabs_[slab].state == SlabState::kRefused) {
+      if (!slabs_->need(slab)) {
         return make_error(ErrorKind::kNoSpace, "the system pins no more memory than {} MiB",
                           slab * slab_bytes_ >> 20);
       }
@@ -59,22 +74,8 @@ class PinnedPageMemory final : public PageMemory {
   }
 
  private:
-  enum class SlabState : uint8_t { kUntouched, kPinned, kRefused };
-  // Several slabs are pinned by as many threads at once.
-  struct Slab {
-    std::once_flag pinned;
-    SlabState state = SlabState::kUntouched;  // changed once, by who pins
-  };
-
-  // A copy may not cross from one pinned slab into the next: slabs are made of whole parts, which are all of
-  // one size, and of whole pages of the system.
-  void choose_slabs(size_t part_bytes) {
-    const size_t unit = std::lcm(part_bytes, kSystemPage);
-    slab_bytes_ = (kLeastSlabBytes + unit - 1) / unit * unit;
-    slabs_ = std::vector<Slab>((bytes_ + slab_bytes_ - 1) / slab_bytes_);
-  }
-
-  void pin(size_t slab) {
+  bool pin(size_t slab) {
+    const DeviceScope scope(device_);
     const size_t begin = slab * slab_bytes_;
     const size_t bytes = std::min(slab_bytes_, bytes_ - begin);
     // The system clears fresh memory first; the driver would let it do so one slab after another.
@@ -83,21 +84,22 @@ class PinnedPageMemory final : public PageMemory {
 #endif
     const cudaError_t code = cudaHostRegister(region_ + begin, bytes, cudaHostRegisterPortable);
     if (code != cudaSuccess) cudaGetLastError();  // else the next launch would report it
-    slabs_[slab].state = code == cudaSuccess ? SlabState::kPinned : SlabState::kRefused;
+    return code == cudaSuccess;
   }
 
+  int device_;
   std::unique_ptr<PageMemory> host_ = host_page_memory();
   std::byte* region_ = nullptr;
   size_t bytes_ = 0;
-  std::once_flag chosen_;
-  size_t slab_bytes_ = 0;    // from then on
-  std::vector<Slab> slabs_;  // likewise
+  size_t slab_bytes_ = 0;        // from prepare_ahead() on
+  std::vector<uint8_t> pinned_;  // [slabs] each written once, by who pins it
+  std::optional<PreparedSlabs> slabs_;
 };
 
 }  // namespace
 
-std::unique_ptr<PageMemory> pinned_page_memory() {
-  return std::make_unique<PinnedPageMemory>();
+std::unique_ptr<PageMemory> pinned_page_memory(int device) {
+  return std::make_unique<PinnedPageMemory>(device);
 }
 
 }  // namespace rhapsode::kernels::cuda
