@@ -176,31 +176,20 @@ TEST_F(KvTierTest, TheHostsTierKeepsItsCap) {
   EXPECT_FALSE(tier->holds(ids_[2]));
 }
 
-// Both ways are measured on a few passages of a batch before anything is decided.
+// Both ways go on at once, and are measured, before anything is decided.
 TEST_F(KvTierTest, LoadingAndMakingAreMeasuredAndWhatIsStoredIsNotStoredAgain) {
   load_all(*tier(options()));
   ASSERT_EQ(kept_, static_cast<size_t>(kPassages));
   auto tier = this->tier(options());
   const Pages pages = load_all(*tier);
-  EXPECT_EQ(tier->stats().outrun, 2u);
-  EXPECT_EQ(tier->stats().encoded, 2u);
-  EXPECT_EQ(tier->stats().disk_hits, kPassages - 2u);
+  const recall::KvTierStats stats = tier->stats();
+  EXPECT_GE(stats.outrun, 2u);
+  EXPECT_EQ(stats.encoded, stats.outrun);
+  EXPECT_EQ(stats.disk_hits, kPassages - stats.outrun);
   EXPECT_EQ(kept_, static_cast<size_t>(kPassages));
   auto without = this->tier(options(/*ram=*/false));
   expect_same(pages, load_all(*without));
   EXPECT_EQ(without->stats().outrun, 0u);
-}
-
-TEST(MeasuredRate, FollowsWhatItIsTold) {
-  recall::MeasuredRate rate;
-  EXPECT_FALSE(rate.known());
-  rate.add(0, 1);
-  rate.add(10, 0);
-  EXPECT_FALSE(rate.known());
-  rate.add(100, 1);
-  EXPECT_DOUBLE_EQ(rate.seconds(50), 0.5);
-  for (int i = 0; i < 40; ++i) rate.add(400, 1);
-  EXPECT_NEAR(rate.seconds(400), 1, 0.01);
 }
 
 }  // namespace

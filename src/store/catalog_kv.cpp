@@ -1,6 +1,6 @@
 // Catalog: KV extents under their cap.
 #include <algorithm>
-#include <atomic>
+#include <memory>
 
 #include "base/parallel.h"
 #include "store/catalog_state.h"
@@ -194,7 +194,7 @@ Status Catalog::read_kv(const KvExtent& extent, std::span<std::byte> bytes) cons
   return explained(extent, state_->segments.read(SegmentKind::kKv, extent.extent, bytes));
 }
 
-std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, int threads, const UseKv& use) const {
+std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, const KvReading& reading) const {
   std::vector<Status> done(extents.size());
   std::vector<std::shared_ptr<const SegmentReader>> readers(extents.size());
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -205,21 +205,35 @@ std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, int thre
       done[i] = reader.error();
     }
   }
-  std::atomic<size_t> next{0};
-  run_on_threads(std::min(threads, static_cast<int>(extents.size())), [&] {
-    std::vector<std::byte> room;  // kept from one extent to the next: fresh memory costs as much as the read
-    for (size_t i = next++; i < extents.size(); i = next++) {
+  run_on_threads(std::min(reading.threads, static_cast<int>(extents.size())), [&] {
+    // Kept from one extent to the next, and not cleared: fresh memory costs as much as the read.
+    std::unique_ptr<std::byte[]> room;
+    uint64_t room_bytes = 0;
+    for (size_t i = reading.take(); i < extents.size(); i = reading.take()) {
       if (!readers[i]) continue;
+      const uint64_t needed = extents[i].extent.bytes;
       done[i] = readers[i]->check(extents[i].extent);
       if (!done[i].ok()) continue;
-      if (room.size() < extents[i].extent.bytes) room.resize(extents[i].extent.bytes);
-      const std::span<std::byte> bytes = std::span(room).first(extents[i].extent.bytes);
+      if (room_bytes < needed) {
+        room = std::make_unique_for_overwrite<std::byte[]>(needed);
+        room_bytes = needed;
+      }
+      const std::span<std::byte> bytes(room.get(), needed);
       done[i] = readers[i]->read(extents[i].extent, bytes);
-      if (done[i].ok()) done[i] = use(i, bytes);
+      if (done[i].ok()) done[i] = reading.use(i, bytes);
     }
   });
   for (size_t i = 0; i < extents.size(); ++i) done[i] = explained(extents[i], std::move(done[i]));
   return done;
+}
+
+std::vector<bool> Catalog::kv_in_page_cache(std::span<const KvExtent> extents) const {
+  std::vector<bool> cached(extents.size(), false);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const auto reader = state_->segments.reader(SegmentKind::kKv, extents[i].extent.segment);
+    cached[i] = reader.ok() && (*reader)->in_page_cache(extents[i].extent);
+  }
+  return cached;
 }
 
 Status Catalog::explained(const KvExtent& extent, Status read) const {

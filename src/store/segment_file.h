@@ -68,6 +68,7 @@ class SegmentReader {
   Status read(const Extent& extent, std::span<std::byte> bytes) const;
   // kCorrupt when the extent cannot lie in this file: ask before making room for a length on trust.
   Status check(const Extent& extent) const;
+  bool in_page_cache(const Extent& extent) const { return file_.in_page_cache(extent.offset, extent.bytes); }
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
