@@ -192,5 +192,27 @@ TEST_F(KvTierTest, LoadingAndMakingAreMeasuredAndWhatIsStoredIsNotStoredAgain) {
   EXPECT_EQ(without->stats().outrun, 0u);
 }
 
+TEST_F(KvTierTest, WhatIsKnownToBeSlowerIsNotDone) {
+  load_all(*tier(options()));
+  const recall::StoredKv megabyte{1 << 20, 0, false};
+  const recall::StoredKv cached_megabyte{1 << 20, 0, true};
+  auto reading = this->tier(options());
+  auto making = this->tier(options());
+  for (const recall::StoredKv& passage : {megabyte, cached_megabyte}) {
+    reading->rates().loaded(passage, 1e-6);
+    making->rates().loaded(passage, 1e4);
+  }
+  reading->rates().made(1000, 1e4);
+  making->rates().made(1'000'000, 1e-3);
+  const Pages read = load_all(*reading);
+  EXPECT_EQ(reading->stats().disk_hits, static_cast<uint64_t>(kPassages));
+  EXPECT_EQ(reading->stats().outrun, 0u);
+  const Pages made = load_all(*making);
+  EXPECT_EQ(making->stats().disk_hits, 0u);
+  EXPECT_EQ(making->stats().outrun, static_cast<uint64_t>(kPassages));
+  EXPECT_EQ(making->stats().encoded, static_cast<uint64_t>(kPassages));
+  expect_same(read, made);
+}
+
 }  // namespace
 }  // namespace rhapsode

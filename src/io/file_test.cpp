@@ -1,5 +1,6 @@
 #include "io/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -48,6 +49,23 @@ TEST_F(FileTest, ErrorsHaveKindsAndPaths) {
   EXPECT_THAT(cut.error().message, HasSubstr("ends 7 bytes too early"));
   EXPECT_EQ(read_text_file(folder_ / "short", 2).error().kind, ErrorKind::kTooLarge);
   EXPECT_EQ(File::open_read("/dev/zero").error().kind, ErrorKind::kInvalidArgument);
+}
+
+TEST_F(FileTest, SaysWhetherTheSystemKeepsAPart) {
+  constexpr size_t kBytes = 1 << 20;
+  ASSERT_TRUE(replace_file(folder_ / "a", std::string(kBytes, 'x')).ok());
+  const auto file = File::open_read(folder_ / "a");
+  std::vector<std::byte> all(kBytes);
+  ASSERT_TRUE(file->read_at(all, 0).ok());
+  EXPECT_TRUE(file->in_page_cache(0, kBytes));
+  EXPECT_TRUE(file->in_page_cache(5000, 1));
+  EXPECT_FALSE(file->in_page_cache(0, 0));
+  EXPECT_FALSE(file->in_page_cache(kBytes, 4 * kBytes)) << "behind the end is nothing";
+  // A file system in memory lets go of nothing; on a disk the system may.
+  ASSERT_EQ(::posix_fadvise(file->descriptor(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  if (file->in_page_cache(0, kBytes)) GTEST_SKIP() << "the system keeps the file all the same";
+  ASSERT_TRUE(file->read_at(std::span(all).first(kBytes / 2), 0).ok());
+  EXPECT_TRUE(file->in_page_cache(0, kBytes / 2));
 }
 
 TEST_F(FileTest, APipeIsRefusedInsteadOfWaitedFor) {

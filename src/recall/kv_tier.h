@@ -74,6 +74,8 @@ class KvTier {
   int reclaim(int blocks);
   void set_cap(uint64_t bytes);
   KvTierStats stats() const;
+  // How fast reading and making were so far.
+  KvRates& rates() { return rates_; }
 
  private:
   struct Loading;

@@ -132,6 +132,24 @@ TEST(LoadOrMake, NeverTakesMuchLongerThanTheFasterWay) {
   }
 }
 
+// Nothing is known of the first batch; then what is read and made of it tells more and more.
+TEST(LoadOrMake, TheFirstBatchIsNotFarFromThatEither) {
+  for (const bool cached : {true, false}) {
+    const std::vector<StoredKv> batch = passages(55, cached);
+    for (double factor = 1.0 / 32; factor <= 32; factor *= 1.3) {
+      Machine machine;
+      machine.cached_bytes_per_s *= factor;
+      machine.disk_bytes_per_s *= factor;
+      KvRates rates;
+      const Outcome outcome = run(machine, rates, batch);
+      const double sample_s = machine.pass_s + 9 * kTokens / machine.tokens_per_s;
+      const double faster = std::min(all_read_s(machine, batch), all_made_s(machine, batch));
+      EXPECT_LE(outcome.seconds, 1.3 * faster + 2 * machine.load_s(batch[0]) + sample_s)
+          << factor << ": " << outcome.read << " read, " << outcome.made << " made";
+    }
+  }
+}
+
 TEST(LoadOrMake, ReadsAllWhereTextIsMuchSlowerAndMakesAllWhereItIsMuchFaster) {
   const std::vector<StoredKv> batch = passages(55, false);
   Machine slow_text;
