@@ -50,7 +50,7 @@ __device__ inline Piece piece_at(const GatherCall& call, int64_t number, int64_t
   return {page.from + at, page.to + at, static_cast<uint32_t>(left < piece_bytes ? left : piece_bytes)};
 }
 
-__global__ void bulk_kernel(GatherCall call, int64_t pieces, int piece_bytes, int stages, int most) {
+__global__ void bulk_kernel(GatherCall call, int64_t pieces, int piece_bytes, int stages) {
   extern __shared__ __align__(128) std::byte room[];
   __shared__ uint64_t barriers[kMostStages];
   if (threadIdx.x != 0) return;
@@ -59,11 +59,9 @@ __global__ void bulk_kernel(GatherCall call, int64_t pieces, int piece_bytes, in
   }
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   const int64_t all = call.count * pieces;
-  // Blocks that stay take pieces in turn; the others a run of them.
-  const int64_t first = most > 0 ? int64_t{blockIdx.x} * most : blockIdx.x;
-  const int64_t step = most > 0 ? 1 : gridDim.x;
-  int64_t count = first < all ? (all - first + step - 1) / step : 0;
-  if (most > 0 && count > most) count = most;
+  const int64_t first = blockIdx.x;
+  const int64_t step = gridDim.x;
+  const int64_t count = first < all ? (all - first + step - 1) / step : 0;
   const auto load = [&](int64_t i) {
     const int s = static_cast<int>(i % stages);
     const Piece piece = piece_at(call, first + i * step, pieces, piece_bytes);
@@ -95,10 +93,8 @@ cudaError_t bulk_gather_pages(const GatherCall& call, const BulkShape& shape, cu
   cudaError_t code = cudaFuncSetAttribute(bulk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(shared));
   if (code != cudaSuccess) return code;
-  const int most = shape.pieces_a_block;
-  const int64_t blocks = most > 0 ? (call.count * pieces + most - 1) / most : shape.blocks;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(32);
   config.dynamicSmemBytes = shared;
   config.stream = stream;
@@ -109,7 +105,7 @@ cudaError_t bulk_gather_pages(const GatherCall& call, const BulkShape& shape, cu
   cluster.val.clusterDim.z = 1;
   config.attrs = &cluster;
   config.numAttrs = shape.pairs ? 1 : 0;
-  code = cudaLaunchKernelEx(&config, bulk_kernel, call, pieces, piece_bytes, shape.stages, most);
+  code = cudaLaunchKernelEx(&config, bulk_kernel, call, pieces, piece_bytes, shape.stages);
   return code != cudaSuccess ? code : cudaGetLastError();
 }
 

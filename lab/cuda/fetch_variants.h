@@ -12,10 +12,9 @@ namespace rhapsode::kernels::cuda::lab {
 // under way as it has shared memory.
 struct BulkShape {
   int blocks = 1;
-  int piece_kib = 8;       // 4, 8, 16
-  int stages = 24;         // piece_kib * stages <= 224
-  bool pairs = false;      // blocks in clusters of two: multiprocessors beside each other
-  int pieces_a_block = 0;  // 0: blocks stay; else they end after so many, and there are as many as that takes
+  int piece_kib = 8;
+  int stages = 24;     // piece_kib * stages <= 224
+  bool pairs = false;  // blocks in clusters of two: multiprocessors beside each other
 };
 
 // Pages are multiples of 16 bytes; sums are not made.

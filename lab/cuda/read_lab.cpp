@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "cuda/lab_timing.h"
+#include "io/page_cache_view.h"
 
 namespace rhapsode::kernels::cuda::lab {
 namespace {
@@ -261,12 +262,13 @@ class Lab {
 
   // Whether the system no longer keeps it.
   bool let_go() {
+    // What is mapped stays.
+    if (source_.mapped != nullptr) ::munmap(const_cast<std::byte*>(source_.mapped), pinned_bytes_);
+    source_.mapped = nullptr;
     ::fsync(source_.buffered);
     ::posix_fadvise(source_.buffered, 0, 0, POSIX_FADV_DONTNEED);
-    unsigned char there = 0;
-    auto* middle = const_cast<std::byte*>(source_.mapped) + source_.extents / 2 * kExtent;
-    ::mincore(middle, 4096, &there);
-    return (there & 1) == 0;
+    const auto file = File::open_read(path_);
+    return file.ok() && !PageCacheView(*file).holds(0, pinned_bytes_);
   }
 
   void measure(const Way& way, bool cold) {

@@ -202,8 +202,10 @@ TEST_F(KvTierTest, WhatIsKnownToBeSlowerIsNotDone) {
     reading->rates().loaded(passage, 1e-6);
     making->rates().loaded(passage, 1e4);
   }
-  reading->rates().made(1000, 1e4);
-  making->rates().made(1'000'000, 1e-3);
+  for (int i = 0; i < 2; ++i) {  // the first does not count
+    reading->rates().made(1000, 1e4);
+    making->rates().made(1'000'000, 1e-3);
+  }
   const Pages read = load_all(*reading);
   EXPECT_EQ(reading->stats().disk_hits, static_cast<uint64_t>(kPassages));
   EXPECT_EQ(reading->stats().outrun, 0u);

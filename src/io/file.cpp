@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -86,25 +85,6 @@ Status File::read_at(std::span<std::byte> bytes, uint64_t offset) const {
     offset += count;
   }
   return {};
-}
-
-bool File::in_page_cache(uint64_t offset, uint64_t bytes) const {
-  constexpr uint64_t kAskedFor = 8;
-  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const uint64_t begin = offset / page * page;
-  const uint64_t end = offset + bytes;
-  if (end <= begin) return false;
-  void* mapped = ::mmap(nullptr, end - begin, PROT_READ, MAP_SHARED, descriptor_, static_cast<off_t>(begin));
-  if (mapped == MAP_FAILED) return false;
-  const uint64_t pages = (end - begin + page - 1) / page;
-  const uint64_t step = std::max<uint64_t>(1, pages / kAskedFor);
-  bool all = true;
-  for (uint64_t i = 0; i < pages && all; i += step) {
-    unsigned char there = 0;
-    all = ::mincore(static_cast<char*>(mapped) + i * page, page, &there) == 0 && (there & 1) != 0;
-  }
-  ::munmap(mapped, end - begin);
-  return all;
 }
 
 Status File::write_at(std::span<const std::byte> bytes, uint64_t offset) {

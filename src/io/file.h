@@ -39,9 +39,6 @@ class File {
   Status read_at(std::span<std::byte> bytes, uint64_t offset) const;
   // Up to bytes.size() bytes; 0 at the end of the file.
   Result<size_t> read_some(std::span<std::byte> bytes, uint64_t offset) const;
-  // Whether the system seems to keep that part in memory: a few pages are asked for. False where it does not
-  // say so.
-  bool in_page_cache(uint64_t offset, uint64_t bytes) const;
   Status write_at(std::span<const std::byte> bytes, uint64_t offset);
   Status truncate(uint64_t bytes);
   Status sync();

@@ -11,6 +11,7 @@
 #include "io/archive.h"
 #include "io/http.h"
 #include "io/mapped_file.h"
+#include "io/page_cache_view.h"
 #include "support/temporary_folder.h"
 
 namespace rhapsode {
@@ -57,15 +58,19 @@ TEST_F(FileTest, SaysWhetherTheSystemKeepsAPart) {
   const auto file = File::open_read(folder_ / "a");
   std::vector<std::byte> all(kBytes);
   ASSERT_TRUE(file->read_at(all, 0).ok());
-  EXPECT_TRUE(file->in_page_cache(0, kBytes));
-  EXPECT_TRUE(file->in_page_cache(5000, 1));
-  EXPECT_FALSE(file->in_page_cache(0, 0));
-  EXPECT_FALSE(file->in_page_cache(kBytes, 4 * kBytes)) << "behind the end is nothing";
+  EXPECT_TRUE(PageCacheView(*file).holds(0, kBytes));
+  EXPECT_TRUE(PageCacheView(*file).holds(5000, 1));
+  EXPECT_TRUE(PageCacheView(*file).holds(kBytes - 1, 1));
+  EXPECT_FALSE(PageCacheView(*file).holds(0, 0));
+  EXPECT_FALSE(PageCacheView(*file).holds(1, kBytes)) << "behind the end is nothing";
+  EXPECT_FALSE(PageCacheView(*file).holds(kBytes + 1, 1));
+  ASSERT_TRUE(replace_file(folder_ / "empty", "").ok());
+  EXPECT_FALSE(PageCacheView(*File::open_read(folder_ / "empty")).holds(0, 1));
   // A file system in memory lets go of nothing; on a disk the system may.
   ASSERT_EQ(::posix_fadvise(file->descriptor(), 0, 0, POSIX_FADV_DONTNEED), 0);
-  if (file->in_page_cache(0, kBytes)) GTEST_SKIP() << "the system keeps the file all the same";
+  if (PageCacheView(*file).holds(0, kBytes)) GTEST_SKIP() << "the system keeps the file all the same";
   ASSERT_TRUE(file->read_at(std::span(all).first(kBytes / 2), 0).ok());
-  EXPECT_TRUE(file->in_page_cache(0, kBytes / 2));
+  EXPECT_TRUE(PageCacheView(*file).holds(0, kBytes / 2));
 }
 
 TEST_F(FileTest, APipeIsRefusedInsteadOfWaitedFor) {

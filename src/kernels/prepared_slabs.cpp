@@ -6,14 +6,14 @@
 
 namespace rhapsode::kernels {
 
-PreparedSlabs::PreparedSlabs(size_t slabs, size_t ahead, Prepare prepare)
+PreparedSlabs::PreparedSlabs(size_t slabs, const Ahead& ahead, Prepare prepare)
     : slabs_(slabs),
-      ahead_(ahead),
+      ahead_(ahead.slabs),
       prepare_(std::move(prepare)),
       states_(std::make_unique<std::atomic<State>[]>(slabs)) {
   if (ahead_ == 0) return;
   try {
-    thread_ = std::thread([this] { go_ahead(); });
+    for (int i = 0; i < ahead.threads; ++i) threads_.emplace_back([this] { go_ahead(); });
   } catch (const std::system_error&) {
   }
 }
@@ -24,7 +24,7 @@ PreparedSlabs::~PreparedSlabs() {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 bool PreparedSlabs::ready(size_t slab) const {
@@ -55,9 +55,10 @@ void PreparedSlabs::prepare(size_t slab, std::unique_lock<std::mutex>& lock) {
 
 void PreparedSlabs::go_ahead() {
   std::unique_lock lock(mutex_);
-  for (size_t slab = 0; slab < slabs_; ++slab) {
-    changed_.wait(lock, [&] { return stopping_ || refused_ || slab < wanted_ + ahead_; });
-    if (stopping_ || refused_) return;
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || refused_ || next_ >= slabs_ || next_ < wanted_ + ahead_; });
+    if (stopping_ || refused_ || next_ >= slabs_) return;
+    const size_t slab = next_++;
     if (states_[slab] == State::kUntouched) prepare(slab, lock);
   }
 }

@@ -61,7 +61,7 @@ class Preparer {
 
 TEST(PreparedSlabs, AreReadyAheadOfTheirUseAndNoFarther) {
   Preparer preparer(100);
-  PreparedSlabs slabs(100, 3, preparer.function());
+  PreparedSlabs slabs(100, {3, 2}, preparer.function());
   ASSERT_TRUE(preparer.wait_for(3));
   EXPECT_TRUE(slabs.need(0));
   ASSERT_TRUE(preparer.wait_for(4));
@@ -79,7 +79,7 @@ TEST(PreparedSlabs, AreReadyAheadOfTheirUseAndNoFarther) {
 
 TEST(PreparedSlabs, EndWithTheLastOne) {
   Preparer preparer(5);
-  PreparedSlabs slabs(5, 1000, preparer.function());
+  PreparedSlabs slabs(5, {1000, 3}, preparer.function());
   ASSERT_TRUE(preparer.wait_for(5));
   for (size_t slab = 0; slab < 5; ++slab) EXPECT_TRUE(slabs.need(slab));
   EXPECT_EQ(preparer.done(), 5u);
@@ -87,14 +87,14 @@ TEST(PreparedSlabs, EndWithTheLastOne) {
 
 TEST(PreparedSlabs, WithNothingAheadWhoeverNeedsOnePreparesIt) {
   Preparer preparer(4);
-  PreparedSlabs slabs(4, 0, preparer.function());
+  PreparedSlabs slabs(4, {0, 2}, preparer.function());
   EXPECT_TRUE(slabs.need(2));
   EXPECT_EQ(preparer.times(), (std::vector<int>{0, 0, 1, 0}));
 }
 
 TEST(PreparedSlabs, ARefusalStaysAndEndsGoingAhead) {
   Preparer preparer(50);
-  PreparedSlabs slabs(50, 1000, preparer.function(/*first_refused=*/4));
+  PreparedSlabs slabs(50, {1000, 1}, preparer.function(/*first_refused=*/4));
   ASSERT_TRUE(preparer.wait_for(5));
   EXPECT_TRUE(slabs.need(3));
   EXPECT_FALSE(slabs.need(4));
@@ -106,7 +106,7 @@ TEST(PreparedSlabs, ARefusalStaysAndEndsGoingAhead) {
 TEST(PreparedSlabs, OneThatIsUnderWayIsWaitedForAndOthersArePreparedMeanwhile) {
   Preparer preparer(50);
   preparer.hold(true);
-  PreparedSlabs slabs(50, 1, preparer.function());
+  PreparedSlabs slabs(50, {1, 1}, preparer.function());
   std::vector<uint8_t> ready(6, 0);
   std::thread releaser([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -122,7 +122,7 @@ TEST(PreparedSlabs, TheEndWaitsForTheOneUnderWayAndNotForAll) {
   constexpr size_t kSlabs = 2000;
   std::atomic<size_t> begun{0}, ended{0};
   {
-    PreparedSlabs slabs(kSlabs, kSlabs, [&](size_t) {
+    PreparedSlabs slabs(kSlabs, {kSlabs, 3}, [&](size_t) {
       ++begun;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       ++ended;

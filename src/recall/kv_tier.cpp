@@ -200,8 +200,8 @@ Status KvTier::read_and_make(Loading& loading, Stored& stored) {
     if (e < begin_ns.size()) begin_ns[e] = now_ns();
     return e;
   };
-  reading.use = [&](size_t e, std::span<const std::byte> extent) -> Status {
-    RH_TRY_STATUS(place(loading, stored.numbers[e], extent));
+  reading.use = [&](size_t e, store::RecordStream& record) -> Status {
+    RH_TRY_STATUS(place(loading, stored.numbers[e], record));
     rates_.loaded(stored.sizes[e], seconds_since(begin_ns[e]));
     stored.fates[e] = Stored::Fate::kRead;
     return {};
@@ -244,11 +244,11 @@ bool KvTier::may_make() const {
   return options_.ram != nullptr && options_.stored == runner_.kv_shape().type;
 }
 
-Status KvTier::place(Loading& loading, size_t i, std::span<const std::byte> extent) {
+Status KvTier::place(Loading& loading, size_t i, store::RecordStream& record) {
   const int tokens = loading.tokens(i);
   loading.ram_pages[i] = ram_pages(static_cast<int>(loading.pages[i].size()));
-  if (loading.ram_pages[i].empty()) return store::decode_pinned_kv(extent, loading.pages[i], tokens);
-  RH_TRY_STATUS(store::decode_kv(runner_.kv_shape(), extent, pointers(loading.ram_pages[i]), tokens));
+  if (loading.ram_pages[i].empty()) return store::decode_pinned_kv(record, loading.pages[i], tokens);
+  RH_TRY_STATUS(store::decode_pinned_kv(record, loading.ram_pages[i], tokens));
   return store::copy_pages(loading.ram_pages[i], loading.pages[i]);
 }
 

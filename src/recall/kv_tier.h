@@ -90,8 +90,8 @@ class KvTier {
   // Beginning with `some` of what is stored.
   Status make_some(Loading& loading, Stored& stored, LoadOrMake& choice, std::vector<size_t> some);
   void note_outrun(const Loading& loading, std::span<const size_t> numbers);
-  // One passage, read and checked: to the host's tier and to the pages.
-  Status place(Loading& loading, size_t i, std::span<const std::byte> extent);
+  // Reads one passage to the host's tier and brings it up.
+  Status place(Loading& loading, size_t i, store::RecordStream& record);
   Status settle(Loading& loading, const Stored& stored);
   Status make_from_text(Loading& loading);
   Status make(Loading& loading, std::span<const size_t> numbers);

@@ -29,7 +29,8 @@ void KvRates::loaded(const StoredKv& passage, double seconds) {
 
 void KvRates::made(int tokens, double seconds) {
   std::lock_guard lock(mutex_);
-  speeds_.text.add(tokens, seconds);
+  if (warm_) speeds_.text.add(tokens, seconds);
+  warm_ = true;
 }
 
 KvSpeeds KvRates::now() const {
@@ -46,9 +47,10 @@ LoadOrMake::LoadOrMake(KvRates& rates, std::span<const StoredKv> passages, int t
     : rates_(rates),
       passages_(passages),
       threads_(static_cast<size_t>(threads)),
-      may_make_(may_make),
       order_(passages.size()),
-      probes_(passages.size() >= kSmallestBatch && rates.probes_next()),
+      probes_loading_(may_make && passages.size() >= kSmallestBatch && rates.probes_next()),
+      probes_making_(probes_loading_),
+      making_(may_make),
       back_(passages.size()) {
   std::iota(order_.begin(), order_.end(), size_t{0});
   std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return passages_[i].cached; });
@@ -58,8 +60,11 @@ LoadOrMake::LoadOrMake(KvRates& rates, std::span<const StoredKv> passages, int t
 size_t LoadOrMake::next_to_load() {
   std::lock_guard lock(mutex_);
   if (front_ == back_) return passages_.size();
-  if (!probes_ && !worth_loading()) return passages_.size();
-  probes_ = false;
+  if (!probes_loading_ && making_ && !worth_loading()) {
+    declined_ = true;
+    return passages_.size();
+  }
+  probes_loading_ = false;
   tokens_left_ -= at(front_).tokens;
   return order_[front_++];
 }
@@ -68,12 +73,14 @@ std::vector<size_t> LoadOrMake::next_to_make() {
   std::lock_guard lock(mutex_);
   std::vector<size_t> chosen;
   int tokens = 0;
-  for (size_t count = may_make_ ? worth_making() : 0; count > 0; --count) {
+  for (size_t count = making_ ? worth_making() : 0; count > 0; --count) {
     tokens += at(back_ - 1).tokens;
     if (!chosen.empty() && tokens > kMostTokensAtOnce) break;
     tokens_left_ -= at(back_ - 1).tokens;
     chosen.push_back(order_[--back_]);
   }
+  probes_making_ = false;
+  making_ = !chosen.empty();
   return chosen;
 }
 
@@ -101,7 +108,8 @@ size_t LoadOrMake::worth_making() const {
   if (left == 0) return 0;
   const KvSpeeds speeds = rates_.now();
   const std::vector<double> loaded = load_seconds(speeds);
-  if (loaded.empty() || !speeds.text.known()) {
+  if (declined_) return left;
+  if (probes_making_ || loaded.empty() || !speeds.text.known()) {
     if (passages_.size() < kSmallestBatch) return 0;
     return std::min(left, std::max(kLeastSamples, left / kSampleOneIn));
   }
@@ -119,7 +127,6 @@ size_t LoadOrMake::worth_making() const {
 }
 
 bool LoadOrMake::worth_loading() const {
-  if (!may_make_) return true;
   const KvSpeeds speeds = rates_.now();
   const MeasuredRate& load = speeds.of(at(front_));
   if (!load.known() || !speeds.text.known()) return true;

@@ -5,8 +5,8 @@
 // it is expected to have done before the other would, by how fast either was on this machine so far: bytes a
 // thread reads in a second, apart for files in the system's page cache and on the disk, and tokens made in a
 // second. What lies in the page cache is in front, so the slow ones are made. Nothing is made for a small
-// gain (kClearlyFaster), and nothing is read that takes longer than making all that is left; of every eighth
-// batch one passage is read all the same, so that a rate that was bad once is not believed for ever.
+// gain (kClearlyFaster), and nothing is read that takes longer than making all that is left; in every eighth
+// batch some of both is done all the same, so that a rate that was bad once is not believed for ever.
 //
 // Threads: any, and of LoadOrMake as many as read. Errors: none. Cost: next_to_make() walks what is left,
 // once.
@@ -55,14 +55,16 @@ struct KvSpeeds {
 class KvRates {
  public:
   void loaded(const StoredKv& passage, double seconds);  // by one of the threads
+  // The first one does not count: it loads kernels, and makes what is kept from then on.
   void made(int tokens, double seconds);
   KvSpeeds now() const;
-  // Counts batches: whether this one reads a passage against what is known.
+  // Counts batches: whether this one does some of both, against what is known.
   bool probes_next();
 
  private:
   mutable std::mutex mutex_;
   KvSpeeds speeds_;       // guarded by mutex_
+  bool warm_ = false;     // something was made before; guarded by mutex_
   uint64_t batches_ = 0;  // guarded by mutex_
 };
 
@@ -94,10 +96,12 @@ class LoadOrMake {
   KvRates& rates_;
   const std::span<const StoredKv> passages_;
   const size_t threads_;
-  const bool may_make_;
   std::vector<size_t> order_;  // of passages: the first to be read first
   std::mutex mutex_;
-  bool probes_;              // guarded by mutex_
+  bool probes_loading_;      // guarded by mutex_
+  bool probes_making_;       // guarded by mutex_
+  bool making_;              // who makes may come again; guarded by mutex_
+  bool declined_ = false;    // a thread left something to who makes; guarded by mutex_
   size_t front_ = 0;         // places in order_ from here on nobody took; guarded by mutex_
   size_t back_;              // up to here; guarded by mutex_
   int64_t tokens_left_ = 0;  // of those; guarded by mutex_

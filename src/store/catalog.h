@@ -166,12 +166,13 @@ class Catalog {
   // kCorrupt: damaged, quarantine() it. kNotFound: a writer has removed it meanwhile.
   Status read_kv(const KvExtent& extent, std::span<std::byte> bytes) const;
   // Many, on several threads, each of which reads the next extent that take() gives until that is none of
-  // them: use(i, bytes) is called once for each extent read and checked, on any of the threads, and gives
-  // what becomes of it. [extents] what became of each, as of read_kv(); nothing of those that were not taken.
+  // them: use(i, stream) is called once for each, on any of the threads, reads it (stream.finish() as well:
+  // only then it is sound) and gives what becomes of it. [extents] what became of each, as of read_kv();
+  // nothing of those that were not taken.
   struct KvReading {
     int threads = 1;
     std::function<size_t()> take;
-    std::function<Status(size_t i, std::span<const std::byte> bytes)> use;
+    std::function<Status(size_t i, RecordStream& stream)> use;
   };
   std::vector<Status> read_kv(std::span<const KvExtent> extents, const KvReading& reading) const;
   // [extents] whether it seems to lie in the system's page cache, so that reading it asks nothing of the

@@ -1,5 +1,6 @@
 // Catalog: KV extents under their cap.
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "base/parallel.h"
@@ -206,21 +207,11 @@ std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, const Kv
     }
   }
   run_on_threads(std::min(reading.threads, static_cast<int>(extents.size())), [&] {
-    // Kept from one extent to the next, and not cleared: fresh memory costs as much as the read.
-    std::unique_ptr<std::byte[]> room;
-    uint64_t room_bytes = 0;
+    RecordStream stream;
     for (size_t i = reading.take(); i < extents.size(); i = reading.take()) {
       if (!readers[i]) continue;
-      const uint64_t needed = extents[i].extent.bytes;
-      done[i] = readers[i]->check(extents[i].extent);
-      if (!done[i].ok()) continue;
-      if (room_bytes < needed) {
-        room = std::make_unique_for_overwrite<std::byte[]>(needed);
-        room_bytes = needed;
-      }
-      const std::span<std::byte> bytes(room.get(), needed);
-      done[i] = readers[i]->read(extents[i].extent, bytes);
-      if (done[i].ok()) done[i] = reading.use(i, bytes);
+      done[i] = readers[i]->begin(extents[i].extent, stream);
+      if (done[i].ok()) done[i] = reading.use(i, stream);
     }
   });
   for (size_t i = 0; i < extents.size(); ++i) done[i] = explained(extents[i], std::move(done[i]));
@@ -229,9 +220,16 @@ std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, const Kv
 
 std::vector<bool> Catalog::kv_in_page_cache(std::span<const KvExtent> extents) const {
   std::vector<bool> cached(extents.size(), false);
+  std::map<int64_t, PageCacheView> views;  // by segment
   for (size_t i = 0; i < extents.size(); ++i) {
-    const auto reader = state_->segments.reader(SegmentKind::kKv, extents[i].extent.segment);
-    cached[i] = reader.ok() && (*reader)->in_page_cache(extents[i].extent);
+    const Extent& extent = extents[i].extent;
+    auto view = views.find(extent.segment);
+    if (view == views.end()) {
+      const auto reader = state_->segments.reader(SegmentKind::kKv, extent.segment);
+      if (!reader.ok()) continue;
+      view = views.emplace(extent.segment, (*reader)->page_cache()).first;
+    }
+    cached[i] = view->second.holds(extent.offset, extent.bytes);
   }
   return cached;
 }

@@ -18,8 +18,13 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-constexpr size_t kLeastSlabBytes = 64u << 20;
+// Small, since other calls into the driver wait while it registers one: half a millisecond.
+constexpr size_t kLeastSlabBytes = 16u << 20;
 constexpr size_t kSystemPage = 4096;
+// The system clears memory in pieces of this size: while it does, whoever maps memory waits.
+constexpr size_t kPieceBytes = 2u << 20;
+// Clearing is most of the work, and goes several times as fast by a few threads.
+constexpr int kMostThreadsAhead = 4;
 // The tier is a convenience: most of the memory stays everybody's.
 constexpr uint64_t kShareOfMemory = 8;
 
@@ -57,8 +62,9 @@ class PinnedPageMemory final : public PageMemory {
     const size_t unit = std::lcm(part_bytes, kSystemPage);
     slab_bytes_ = (kLeastSlabBytes + unit - 1) / unit * unit;
     pinned_.resize((bytes_ + slab_bytes_ - 1) / slab_bytes_);
-    slabs_.emplace(pinned_.size(), kPinnedAheadBytes / slab_bytes_ + 1,
-                   [this](size_t slab) { return pinned_[slab] = pin(slab); });
+    const int threads = std::clamp(usable_cores() / 2, 1, kMostThreadsAhead);
+    slabs_.emplace(pinned_.size(), PreparedSlabs::Ahead{kPinnedAheadBytes / slab_bytes_ + 1, threads},
+                   [this](size_t slab) { return (pinned_[slab] = pin(slab)) != 0; });
   }
 
   Status prepare(std::span<const std::byte> part) override {
@@ -78,9 +84,11 @@ class PinnedPageMemory final : public PageMemory {
     const DeviceScope scope(device_);
     const size_t begin = slab * slab_bytes_;
     const size_t bytes = std::min(slab_bytes_, bytes_ - begin);
-    // The system clears fresh memory first; the driver would let it do so one slab after another.
+    // The system clears fresh memory first; the driver would do that with its locks held.
 #ifdef MADV_POPULATE_WRITE
-    madvise(region_ + begin, bytes, MADV_POPULATE_WRITE);
+    for (size_t at = 0; at < bytes; at += kPieceBytes) {
+      madvise(region_ + begin + at, std::min(kPieceBytes, bytes - at), MADV_POPULATE_WRITE);
+    }
 #endif
     const cudaError_t code = cudaHostRegister(region_ + begin, bytes, cudaHostRegisterPortable);
     if (code != cudaSuccess) cudaGetLastError();  // else the next launch would report it
