@@ -1,12 +1,13 @@
 // The laboratory of fetching pages out of pinned memory: checked, then timed, alone and beside a matmul.
 //
-//   fetch_lab [alone|beside ...] [--quick]
+//   fetch_lab [alone|beside|variants ...] [--quick]     (alone and beside when none is named)
 //
 // Pages lie in random order in 1 GiB of pinned memory and go to as many scattered places of the device.
 // "bulk" is one large copy, "a copy each" one cudaMemcpyAsync a page, a batch one cudaMemcpyBatchAsync.
 // Beside compute: bf16 products of cuBLASLt run on one stream while pages are fetched on another without a
-// pause; the slowdown is of the products, GB/s are those of the fetches that ended meanwhile. Nothing else
-// may use the GPU or its bus.
+// pause; the slowdown is of the products, GB/s are those of the fetches that ended meanwhile. "variants":
+// ways that are not the library's (fetch_variants.h), and copies over several streams. Nothing else may use
+// the GPU or its bus.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <random>
 #include <thread>
 
+#include "cuda/fetch_variants.h"
 #include "cuda/lab_timing.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_buffer.h"
@@ -35,6 +37,7 @@ class Pages {
   Pages() {
     must(host_.reserve(kBytes, "pages"));
     must(device_.allocate(kBytes, "pages"));
+    must(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming));
     std::mt19937_64 random(1);
     for (size_t i = 0; i < kBytes; i += 8) {
       const uint64_t word = random();
@@ -71,11 +74,16 @@ class Pages {
   }
 
   void check(const GatherShape& shape) {
+    check([&](const GatherCall& call) { must(gather_pages(call, shape, nullptr)); }, true);
+  }
+  // `fetch` brings all pages of the call.
+  void check(const std::function<void(const GatherCall&)>& fetch, bool sums_too) {
     must(cudaMemset(sums_.as<void>(), 0, sums_.bytes()));
     must(cudaMemset(device_.as<void>(), 0xee, kBytes));
     GatherCall call{list_.as<const GatherPage>(), static_cast<int64_t>(pages_.size()), page_bytes_,
                     sums_.as<uint64_t>()};
-    must(gather_pages(call, shape, nullptr));
+    fetch(call);
+    must(cudaDeviceSynchronize());
     std::vector<std::byte> arrived(kBytes);
     must(cudaMemcpy(arrived.data(), device_.as<void>(), kBytes, cudaMemcpyDeviceToHost));
     std::vector<uint64_t> sums(pages_.size());
@@ -83,7 +91,7 @@ class Pages {
     for (size_t i = 0; i < pages_.size(); ++i) {
       const auto to = static_cast<size_t>(pages_[i].to - device_.as<std::byte>());
       if (std::memcmp(arrived.data() + to, pages_[i].from, page_bytes_) != 0) stop("a page arrived damaged");
-      if (i % 7 == 0 && sums[i] != page_sum({pages_[i].from, page_bytes_}))
+      if (sums_too && i % 7 == 0 && sums[i] != page_sum({pages_[i].from, page_bytes_}))
         stop("a sum differs from the host's");
     }
   }
@@ -112,6 +120,24 @@ class Pages {
     must(cudaMemcpyBatchAsync(to.data(), from.data(), sizes.data(), each, &attributes, &first, 1, stream));
   }
 #endif
+  // A copy each, in turn on the stream and on others that begin behind it and end before it goes on.
+  void copy_spread(cudaStream_t stream, size_t streams) {
+    while (others_.size() + 1 < streams) {
+      others_.emplace_back();
+      must(cudaStreamCreateWithFlags(&others_.back(), cudaStreamNonBlocking));
+    }
+    must(cudaEventRecord(fork_, stream));
+    for (size_t s = 0; s + 1 < streams; ++s) must(cudaStreamWaitEvent(others_[s], fork_));
+    const size_t each = std::min(pages_.size(), kFetchBytes / page_bytes_);
+    for (size_t i = 0; i < each; ++i) {
+      const cudaStream_t on = i % streams == 0 ? stream : others_[i % streams - 1];
+      must(cudaMemcpyAsync(pages_[i].to, pages_[i].from, page_bytes_, cudaMemcpyHostToDevice, on));
+    }
+    for (size_t s = 0; s + 1 < streams; ++s) {
+      must(cudaEventRecord(fork_, others_[s]));
+      must(cudaStreamWaitEvent(stream, fork_));
+    }
+  }
   void copy_bulk(cudaStream_t stream) {
     must(cudaMemcpyAsync(device_.as<void>(), host_.data(), kFetchBytes, cudaMemcpyHostToDevice, stream));
   }
@@ -132,6 +158,8 @@ class Pages {
   PinnedBuffer host_;
   DeviceBuffer device_, list_, sums_;
   std::vector<GatherPage> pages_;
+  std::vector<cudaStream_t> others_;
+  cudaEvent_t fork_ = nullptr;
   size_t page_bytes_ = 0;
   size_t at_ = 0;
 };
@@ -178,13 +206,22 @@ struct Beside {
   double bytes_per_ms = 0;
 };
 
-// Products while another thread fetches without a pause; nothing is fetched when `fetch` is empty.
-Beside run_beside(Compute& compute, int rows, int products, const std::function<void(cudaStream_t)>& fetch,
-                  double bytes) {
+// Whose blocks are placed first.
+enum class First { kNobody, kFetch };
+
+struct Fetching {
+  std::function<void(cudaStream_t)> fetch;  // empty: nothing is fetched
+  double bytes = 0;                         // of one call
+  First first = First::kNobody;
+};
+
+// Products while another thread fetches without a pause.
+Beside run_beside(Compute& compute, int rows, int products, const Fetching& what) {
+  const std::function<void(cudaStream_t)>& fetch = what.fetch;
   cudaStream_t computing = nullptr;
   cudaStream_t fetching = nullptr;
   must(cudaStreamCreateWithFlags(&computing, cudaStreamNonBlocking));
-  must(cudaStreamCreateWithFlags(&fetching, cudaStreamNonBlocking));
+  must(cudaStreamCreateWithPriority(&fetching, cudaStreamNonBlocking, what.first == First::kFetch ? -1 : 0));
   Event start, begin, end;
   constexpr int kMostFetches = 400;
   std::vector<Event> fetched(kMostFetches);
@@ -221,7 +258,7 @@ Beside run_beside(Compute& compute, int rows, int products, const std::function<
     if (at <= end.ms_since(begin)) last = i;
   }
   if (first >= 0 && last > first) {
-    result.bytes_per_ms = (last - first) * bytes /
+    result.bytes_per_ms = (last - first) * what.bytes /
                           fetched[static_cast<size_t>(last)].ms_since(fetched[static_cast<size_t>(first)]);
   }
   must(cudaStreamDestroy(computing));
@@ -229,11 +266,10 @@ Beside run_beside(Compute& compute, int rows, int products, const std::function<
   return result;
 }
 
-Beside median_beside(Compute& compute, int rows, int products, const std::function<void(cudaStream_t)>& fetch,
-                     double bytes) {
+Beside median_beside(Compute& compute, int rows, int products, const Fetching& what, int runs = 5) {
   std::vector<double> times, rates;
-  for (int i = 0; i < 5; ++i) {
-    const Beside one = run_beside(compute, rows, products, fetch, bytes);
+  for (int i = 0; i < runs; ++i) {
+    const Beside one = run_beside(compute, rows, products, what);
     times.push_back(one.compute_ms);
     rates.push_back(one.bytes_per_ms);
   }
@@ -286,12 +322,12 @@ void measure_beside(Pages& pages) {
   Compute compute;
   for (const int rows : {8192, 1024}) {
     const int products = rows == 8192 ? 30 : 200;
-    median_beside(compute, rows, products, nullptr, 0);  // until clocks and heat are steady
-    const Beside alone = median_beside(compute, rows, products, nullptr, 0);
+    median_beside(compute, rows, products, {});  // until clocks and heat are steady
+    const Beside alone = median_beside(compute, rows, products, {});
     std::printf("products of %d rows: %.3f ms alone\n", rows, alone.compute_ms);
     const auto report = [&](const std::string& what, const std::function<void(cudaStream_t)>& fetch,
                             double bytes) {
-      const Beside one = median_beside(compute, rows, products, fetch, bytes);
+      const Beside one = median_beside(compute, rows, products, {fetch, bytes});
       std::printf("  beside %-54s %.3f ms (%+5.1f %%), %5.1f GB/s\n", what.c_str(), one.compute_ms,
                   100 * (one.compute_ms / alone.compute_ms - 1), one.bytes_per_ms / 1e6);
     };
@@ -317,8 +353,85 @@ void measure_beside(Pages& pages) {
             pages.fetch_bytes());
       }
     }
-    const Beside again = median_beside(compute, rows, products, nullptr, 0);
+    const Beside again = median_beside(compute, rows, products, {});
     std::printf("products of %d rows: %.3f ms alone at the end\n", rows, again.compute_ms);
+  }
+}
+
+struct Variant {
+  std::string name;
+  std::function<void(cudaStream_t)> fetch;
+  std::function<void(const GatherCall&)> all;  // for the check; empty: nothing to check
+  First first = First::kNobody;
+};
+
+std::vector<Variant> variants(Pages& pages) {
+  std::vector<Variant> all;
+  for (const size_t streams : {1, 2}) {
+    all.push_back({fmt::format("a copy each over {} streams", streams),
+                   [&pages, streams](cudaStream_t stream) { pages.copy_spread(stream, streams); }, nullptr});
+  }
+#if CUDART_VERSION >= 13000
+  all.push_back({"a batch of copies", [&pages](cudaStream_t stream) { pages.copy_batch(stream); }, nullptr});
+#endif
+  const auto gather = [&](GatherShape shape, First first, const char* placed) {
+    all.push_back(
+        {fmt::format("gather {} x {}{}{}", shape.blocks, shape.threads, shape.deep ? " deep" : "", placed),
+         [&pages, shape](cudaStream_t stream) { must(gather_pages(pages.next(false), shape, stream)); },
+         nullptr, first});
+  };
+  gather({1, 512, true}, First::kNobody, "");
+  gather({2, 512, true}, First::kNobody, "");
+  gather({2, 512, true}, First::kFetch, ", placed first");
+  const auto bulk = [&](BulkShape shape, First first, const char* placed) {
+    const std::string blocks = fmt::format("{} blocks{}", shape.blocks, shape.pairs ? " in pairs" : "");
+    all.push_back(
+        {fmt::format("bulk, {}, {} x {} KiB{}", blocks, shape.stages, shape.piece_kib, placed),
+         [&pages, shape](cudaStream_t stream) { must(bulk_gather_pages(pages.next(false), shape, stream)); },
+         [shape](const GatherCall& call) { must(bulk_gather_pages(call, shape, nullptr)); }, first});
+  };
+  for (const int blocks : {1, 2}) {
+    bulk({blocks, 16, 13}, First::kNobody, "");
+    bulk({blocks, 24, 9}, First::kNobody, "");
+    bulk({blocks, 32, 6}, First::kNobody, "");
+    bulk({blocks, 48, 4}, First::kNobody, "");
+    bulk({blocks, 64, 3}, First::kNobody, "");
+  }
+  bulk({1, 32, 3}, First::kNobody, "");
+  bulk({1, 64, 2}, First::kNobody, "");
+  bulk({2, 32, 6, true}, First::kNobody, "");
+  bulk({1, 64, 3}, First::kFetch, ", placed first");
+  return all;
+}
+
+void measure_variants(Pages& pages) {
+  Compute compute;
+  const std::vector<Variant> all = variants(pages);
+  const double bulk = median_ms(10, nullptr, [&] { pages.copy_bulk(nullptr); });
+  std::printf("bulk copy %.1f GB/s\n", gb(kFetchBytes, bulk));
+  median_beside(compute, 8192, 60, {});  // until clocks are steady
+  for (const size_t kib : {24, 64, 256, 768}) {
+    pages.cut(kib << 10);
+    std::printf("pages of %zu KiB: alone; beside products of 8,192 rows; of 1,024 rows\n", kib);
+    for (const Variant& one : all) {
+      if (one.all && kib == 24 && one.name.find("1 blocks") != std::string::npos) pages.check(one.all, false);
+      cudaStream_t stream = nullptr;
+      must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      const double ms = median_ms(5, stream, [&] { one.fetch(stream); });
+      must(cudaStreamDestroy(stream));
+      std::string line = fmt::format("  {:52} {:5.1f} GB/s", one.name, gb(pages.fetch_bytes(), ms));
+      for (const int rows : {8192, 1024}) {
+        if (kib == 64) continue;
+        // Alone right before: clocks move as the chip grows warm.
+        const int products = rows == 8192 ? 30 : 200;
+        const Beside alone = median_beside(compute, rows, products, {}, 3);
+        const Beside beside =
+            median_beside(compute, rows, products, {one.fetch, pages.fetch_bytes(), one.first}, 3);
+        line += fmt::format("; {:5.1f} GB/s, {:+5.1f} %", beside.bytes_per_ms / 1e6,
+                            100 * (beside.compute_ms / alone.compute_ms - 1));
+      }
+      std::printf("%s\n", line.c_str());
+    }
   }
 }
 
@@ -330,11 +443,12 @@ int main(int argc, char** argv) {
     return std::find(parts.begin(), parts.end(), name) != parts.end();
   };
   const bool quick = given("--quick");
-  const bool all = !given("alone") && !given("beside");
+  const bool all = !given("alone") && !given("beside") && !given("variants");
   std::printf("%s\n", device_name().c_str());
   Pages pages;
   if (all || given("alone")) measure_alone(pages, quick);
   if (all || given("beside")) measure_beside(pages);
+  if (given("variants")) measure_variants(pages);
   return 0;
 }
 

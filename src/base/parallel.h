@@ -31,4 +31,17 @@ void for_each_on_threads(size_t count, int threads, const Work& work) {
   });
 }
 
+// Runs work() on the caller while another thread runs beside(); one after the other where there is none.
+template <class Beside, class Work>
+void run_beside(const Beside& beside, const Work& work) {
+  std::thread other;
+  try {
+    other = std::thread(beside);
+  } catch (const std::system_error&) {
+    beside();
+  }
+  work();
+  if (other.joinable()) other.join();
+}
+
 }  // namespace rhapsode

@@ -133,7 +133,7 @@ Status Memory::Asking::load_pages() {
   upkeep.outrun = [&](int64_t passage) {
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].passage == passage) {
-        reading_.misses[i] = "its stored KV lies on a slower disk: made from its text";
+        reading_.misses[i] = "made from its text, which was faster than reading its stored KV";
       }
     }
   };

@@ -176,31 +176,44 @@ TEST_F(KvTierTest, TheHostsTierKeepsItsCap) {
   EXPECT_FALSE(tier->holds(ids_[2]));
 }
 
-// Both ways are measured on a few passages of a batch before anything is decided.
+// Both ways go on at once, and are measured, before anything is decided.
 TEST_F(KvTierTest, LoadingAndMakingAreMeasuredAndWhatIsStoredIsNotStoredAgain) {
   load_all(*tier(options()));
   ASSERT_EQ(kept_, static_cast<size_t>(kPassages));
   auto tier = this->tier(options());
   const Pages pages = load_all(*tier);
-  EXPECT_EQ(tier->stats().outrun, 2u);
-  EXPECT_EQ(tier->stats().encoded, 2u);
-  EXPECT_EQ(tier->stats().disk_hits, kPassages - 2u);
+  const recall::KvTierStats stats = tier->stats();
+  EXPECT_GE(stats.outrun, 2u);
+  EXPECT_EQ(stats.encoded, stats.outrun);
+  EXPECT_EQ(stats.disk_hits, kPassages - stats.outrun);
   EXPECT_EQ(kept_, static_cast<size_t>(kPassages));
   auto without = this->tier(options(/*ram=*/false));
   expect_same(pages, load_all(*without));
   EXPECT_EQ(without->stats().outrun, 0u);
 }
 
-TEST(MeasuredRate, FollowsWhatItIsTold) {
-  recall::MeasuredRate rate;
-  EXPECT_FALSE(rate.known());
-  rate.add(0, 1);
-  rate.add(10, 0);
-  EXPECT_FALSE(rate.known());
-  rate.add(100, 1);
-  EXPECT_DOUBLE_EQ(rate.seconds(50), 0.5);
-  for (int i = 0; i < 40; ++i) rate.add(400, 1);
-  EXPECT_NEAR(rate.seconds(400), 1, 0.01);
+TEST_F(KvTierTest, WhatIsKnownToBeSlowerIsNotDone) {
+  load_all(*tier(options()));
+  const recall::StoredKv megabyte{1 << 20, 0, false};
+  const recall::StoredKv cached_megabyte{1 << 20, 0, true};
+  auto reading = this->tier(options());
+  auto making = this->tier(options());
+  for (const recall::StoredKv& passage : {megabyte, cached_megabyte}) {
+    reading->rates().loaded(passage, 1e-6);
+    making->rates().loaded(passage, 1e4);
+  }
+  for (int i = 0; i < 2; ++i) {  // the first does not count
+    reading->rates().made(1000, 1e4);
+    making->rates().made(1'000'000, 1e-3);
+  }
+  const Pages read = load_all(*reading);
+  EXPECT_EQ(reading->stats().disk_hits, static_cast<uint64_t>(kPassages));
+  EXPECT_EQ(reading->stats().outrun, 0u);
+  const Pages made = load_all(*making);
+  EXPECT_EQ(making->stats().disk_hits, 0u);
+  EXPECT_EQ(making->stats().outrun, static_cast<uint64_t>(kPassages));
+  EXPECT_EQ(making->stats().encoded, static_cast<uint64_t>(kPassages));
+  expect_same(read, made);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "io/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "io/archive.h"
 #include "io/http.h"
 #include "io/mapped_file.h"
+#include "io/page_cache_view.h"
 #include "support/temporary_folder.h"
 
 namespace rhapsode {
@@ -48,6 +50,27 @@ TEST_F(FileTest, ErrorsHaveKindsAndPaths) {
   EXPECT_THAT(cut.error().message, HasSubstr("ends 7 bytes too early"));
   EXPECT_EQ(read_text_file(folder_ / "short", 2).error().kind, ErrorKind::kTooLarge);
   EXPECT_EQ(File::open_read("/dev/zero").error().kind, ErrorKind::kInvalidArgument);
+}
+
+TEST_F(FileTest, SaysWhetherTheSystemKeepsAPart) {
+  constexpr size_t kBytes = 1 << 20;
+  ASSERT_TRUE(replace_file(folder_ / "a", std::string(kBytes, 'x')).ok());
+  const auto file = File::open_read(folder_ / "a");
+  std::vector<std::byte> all(kBytes);
+  ASSERT_TRUE(file->read_at(all, 0).ok());
+  EXPECT_TRUE(PageCacheView(*file).holds(0, kBytes));
+  EXPECT_TRUE(PageCacheView(*file).holds(5000, 1));
+  EXPECT_TRUE(PageCacheView(*file).holds(kBytes - 1, 1));
+  EXPECT_FALSE(PageCacheView(*file).holds(0, 0));
+  EXPECT_FALSE(PageCacheView(*file).holds(1, kBytes)) << "behind the end is nothing";
+  EXPECT_FALSE(PageCacheView(*file).holds(kBytes + 1, 1));
+  ASSERT_TRUE(replace_file(folder_ / "empty", "").ok());
+  EXPECT_FALSE(PageCacheView(*File::open_read(folder_ / "empty")).holds(0, 1));
+  // A file system in memory lets go of nothing; on a disk the system may.
+  ASSERT_EQ(::posix_fadvise(file->descriptor(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  if (PageCacheView(*file).holds(0, kBytes)) GTEST_SKIP() << "the system keeps the file all the same";
+  ASSERT_TRUE(file->read_at(std::span(all).first(kBytes / 2), 0).ok());
+  EXPECT_TRUE(PageCacheView(*file).holds(0, kBytes / 2));
 }
 
 TEST_F(FileTest, APipeIsRefusedInsteadOfWaitedFor) {

@@ -55,8 +55,10 @@ class PageMemory {
 
   // Host memory from and to which this memory's copies are fastest; null where it lies on the host itself.
   virtual std::unique_ptr<PageMemory> new_staging() { return nullptr; }
-  // To be called before a part of the region is first written, where a memory takes its time over that
-  // (staging). kNoSpace: this part cannot be had; do without it.
+  // How large the parts are that the region is cut into, from its beginning on. Where a memory takes its time
+  // over making them ready (staging), it begins to, on a thread of its own. Called once, behind reserve().
+  virtual void prepare_ahead(size_t /*part_bytes*/) {}
+  // To be called before such a part is first written. kNoSpace: it cannot be had; do without it.
   virtual Status prepare(std::span<const std::byte> /*part*/) { return {}; }
 };
 

@@ -5,23 +5,13 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "store/host_pages.h"
 #include "store/kv_codec.h"
 
 namespace rhapsode::recall {
 
 namespace {
-
-constexpr double kLatestShare = 0.25;  // of a measurement in a rate
-constexpr double kClearlyFaster = 0.8;
-// Smaller batches measure overheads, not rates.
-constexpr size_t kSmallestBatch = 8;
-// Of a batch, passages that go the slower way: enough for a pass that is not all overhead.
-constexpr size_t kSampleOneIn = 6;
-constexpr size_t kLeastSamples = 2;
-size_t samples_of(size_t batch) {
-  return std::max(kLeastSamples, batch / kSampleOneIn);
-}
 
 double seconds_since(int64_t begin_ns) {
   return static_cast<double>(now_ns() - begin_ns) * 1e-9;
@@ -38,12 +28,6 @@ void append_shared(std::vector<store::PagePin>& all, std::span<const store::Page
 }
 
 }  // namespace
-
-void MeasuredRate::add(double amount, double seconds) {
-  if (amount <= 0 || seconds <= 0) return;
-  const double rate = amount / seconds;
-  rate_ = known() ? rate_ + kLatestShare * (rate - rate_) : rate;
-}
 
 // One call of load(). A passage is missing while it has no pages.
 struct KvTier::Loading {
@@ -172,95 +156,123 @@ Status KvTier::bring_from_ram(Loading& loading) {
   return {};
 }
 
-std::vector<bool> KvTier::outrun(const Loading& loading, std::span<const size_t> on_disk,
-                                 std::span<const store::KvExtent> extents) const {
-  std::vector<bool> by_text(on_disk.size(), false);
-  const bool alike = options_.stored == runner_.kv_shape().type;
-  if (options_.ram == nullptr || !alike || on_disk.size() < kSmallestBatch) return by_text;
-  double bytes = 0, tokens = 0;
-  for (size_t e = 0; e < on_disk.size(); ++e) {
-    bytes += static_cast<double>(extents[e].extent.bytes);
-    tokens += loading.tokens(on_disk[e]);
-  }
-  const bool known = disk_.known() && text_.known();
-  const bool text_wins = known && text_.seconds(tokens) < kClearlyFaster * disk_.seconds(bytes);
-  const size_t samples = text_wins ? kLeastSamples : samples_of(on_disk.size());
-  for (size_t e = 0; e < on_disk.size(); ++e) by_text[e] = (e < samples) != text_wins;
-  // Of what is known to be slower nothing more needs to be known.
-  if (known && !text_wins) by_text.assign(on_disk.size(), false);
-  return by_text;
-}
+// What of one call of load() lies on disk. [e]: one entry for each of them.
+struct KvTier::Stored {
+  std::vector<size_t> numbers;  // in Loading
+  std::vector<store::KvExtent> extents;
+  std::vector<StoredKv> sizes;
+  enum class Fate : uint8_t { kNone, kRead, kMade };
+  std::vector<Fate> fates;   // each written by who read or made it
+  std::vector<Status> done;  // of reading
+};
 
 Status KvTier::bring_from_disk(Loading& loading) {
-  std::vector<size_t> on_disk;
-  std::vector<store::KvExtent> extents;
+  Stored stored;
   for (const size_t i : loading.missing()) {
     RH_TRY(const std::optional<store::KvExtent> extent,
            loading.catalog.kv_extent(fingerprint_, loading.wanted[i].passage));
     if (!extent) continue;
-    on_disk.push_back(i);
-    extents.push_back(*extent);
+    stored.numbers.push_back(i);
+    stored.extents.push_back(*extent);
     loading.stored[i] = true;
   }
-  const std::vector<bool> by_text = outrun(loading, on_disk, extents);
-  size_t kept = 0;
-  for (size_t e = 0; e < on_disk.size(); ++e) {
-    if (by_text[e]) {
-      if (loading.upkeep.outrun) loading.upkeep.outrun(loading.wanted[on_disk[e]].passage);
-      std::lock_guard lock(mutex_);
-      ++stats_.outrun;
-      continue;
-    }
-    on_disk[kept] = on_disk[e];
-    extents[kept++] = extents[e];
+  if (stored.numbers.empty()) return {};
+  std::vector<int> counts;
+  for (const size_t i : stored.numbers) counts.push_back(pages_for(loading.tokens(i)));
+  RH_TRY_STATUS(take_pages(loading, stored.numbers, counts));
+  std::vector<bool> cached(stored.numbers.size(), false);
+  if (may_make()) cached = loading.catalog.kv_in_page_cache(stored.extents);
+  for (size_t e = 0; e < stored.numbers.size(); ++e) {
+    stored.sizes.push_back({stored.extents[e].extent.bytes, loading.tokens(stored.numbers[e]), cached[e]});
   }
-  if (kept == 0) return {};
-  const int64_t begin = now_ns();
-  RH_TRY_STATUS(read_extents(loading, std::span(on_disk).first(kept), std::span(extents).first(kept)));
-  double bytes = 0;
-  for (size_t e = 0; e < kept; ++e) bytes += static_cast<double>(extents[e].extent.bytes);
-  if (kept >= kLeastSamples) disk_.add(bytes, seconds_since(begin));
+  stored.fates.resize(stored.numbers.size(), Stored::Fate::kNone);
+  RH_TRY_STATUS(read_and_make(loading, stored));
+  return settle(loading, stored);
+}
+
+Status KvTier::read_and_make(Loading& loading, Stored& stored) {
+  LoadOrMake choice(rates_, stored.sizes, options_.threads, may_make());
+  std::vector<int64_t> begin_ns(stored.numbers.size(), 0);
+  store::Catalog::KvReading reading;
+  reading.threads = options_.threads;
+  reading.take = [&] {
+    const size_t e = choice.next_to_load();
+    if (e < begin_ns.size()) begin_ns[e] = now_ns();
+    return e;
+  };
+  reading.use = [&](size_t e, store::RecordStream& record) -> Status {
+    RH_TRY_STATUS(place(loading, stored.numbers[e], record));
+    rates_.loaded(stored.sizes[e], seconds_since(begin_ns[e]));
+    stored.fates[e] = Stored::Fate::kRead;
+    return {};
+  };
+  // What is made first is settled before anybody reads: else a few quick reads could leave nothing to
+  // measure.
+  std::vector<size_t> first = choice.next_to_make();
+  Status made;
+  run_beside([&] { stored.done = loading.catalog.read_kv(stored.extents, reading); },
+             [&] { made = make_some(loading, stored, choice, std::move(first)); });
+  return made;
+}
+
+Status KvTier::make_some(Loading& loading, Stored& stored, LoadOrMake& choice, std::vector<size_t> some) {
+  for (; !some.empty(); some = choice.next_to_make()) {
+    std::vector<size_t> numbers;
+    for (const size_t e : some) {
+      stored.fates[e] = Stored::Fate::kMade;
+      numbers.push_back(stored.numbers[e]);
+      loading.pages[numbers.back()].clear();  // what is made comes with pages of its own
+    }
+    note_outrun(loading, numbers);
+    const Status made = make(loading, numbers);
+    if (made.ok()) continue;
+    choice.stop();
+    return made;
+  }
   return {};
 }
 
-Status KvTier::read_extents(Loading& loading, std::span<const size_t> numbers,
-                            std::span<const store::KvExtent> extents) {
-  const kernels::KvShape& shape = runner_.kv_shape();
-  std::vector<int> counts;
-  for (const size_t i : numbers) counts.push_back(pages_for(loading.tokens(i)));
-  RH_TRY_STATUS(take_pages(loading, numbers, counts));
-  const std::vector<Status> done =
-      loading.catalog.read_kv(extents, options_.threads, [&](size_t e, std::span<const std::byte> bytes) {
-        const size_t i = numbers[e];
-        const int tokens = loading.tokens(i);
-        // Here, since pinning takes as long as reading.
-        loading.ram_pages[i] = ram_pages(static_cast<int>(loading.pages[i].size()));
-        if (loading.ram_pages[i].empty()) return store::decode_pinned_kv(bytes, loading.pages[i], tokens);
-        return store::decode_kv(shape, bytes, pointers(loading.ram_pages[i]), tokens);
-      });
-  std::vector<store::PagePin> from, to;
-  for (size_t e = 0; e < numbers.size(); ++e) {
-    const size_t i = numbers[e];
-    if (done[e].ok()) {
-      if (loading.ram_pages[i].empty()) continue;
-      append_shared(from, loading.ram_pages[i]);
-      append_shared(to, loading.pages[i]);
+void KvTier::note_outrun(const Loading& loading, std::span<const size_t> numbers) {
+  for (const size_t i : numbers) {
+    if (loading.upkeep.outrun) loading.upkeep.outrun(loading.wanted[i].passage);
+  }
+  std::lock_guard lock(mutex_);
+  stats_.outrun += numbers.size();
+}
+
+bool KvTier::may_make() const {
+  return options_.ram != nullptr && options_.stored == runner_.kv_shape().type;
+}
+
+Status KvTier::place(Loading& loading, size_t i, store::RecordStream& record) {
+  const int tokens = loading.tokens(i);
+  loading.ram_pages[i] = ram_pages(static_cast<int>(loading.pages[i].size()));
+  if (loading.ram_pages[i].empty()) return store::decode_pinned_kv(record, loading.pages[i], tokens);
+  RH_TRY_STATUS(store::decode_pinned_kv(record, loading.ram_pages[i], tokens));
+  return store::copy_pages(loading.ram_pages[i], loading.pages[i]);
+}
+
+Status KvTier::settle(Loading& loading, const Stored& stored) {
+  for (size_t e = 0; e < stored.numbers.size(); ++e) {
+    const size_t i = stored.numbers[e];
+    if (stored.fates[e] == Stored::Fate::kMade) continue;
+    if (stored.fates[e] == Stored::Fate::kRead) {
+      insert(loading.wanted[i].passage, loading.pages[i], loading.ram_pages[i]);
+      std::lock_guard lock(mutex_);
+      ++stats_.disk_hits;
       continue;
     }
-    if (done[e].error().kind != ErrorKind::kCorrupt) return done[e].error();
-    if (loading.upkeep.quarantine) loading.upkeep.quarantine(loading.wanted[i].passage);
-    loading.stored[i] = false;
     loading.pages[i].clear();
     loading.ram_pages[i].clear();
+    if (stored.done[e].ok()) {  // nobody took it
+      note_outrun(loading, std::span(&i, 1));
+      continue;
+    }
+    if (stored.done[e].error().kind != ErrorKind::kCorrupt) return stored.done[e].error();
+    if (loading.upkeep.quarantine) loading.upkeep.quarantine(loading.wanted[i].passage);
+    loading.stored[i] = false;
     std::lock_guard lock(mutex_);
     ++stats_.quarantined;
-  }
-  RH_TRY_STATUS(store::copy_pages(from, to));
-  for (const size_t i : numbers) {
-    if (loading.pages[i].empty()) continue;
-    insert(loading.wanted[i].passage, loading.pages[i], loading.ram_pages[i]);
-    std::lock_guard lock(mutex_);
-    ++stats_.disk_hits;
   }
   return {};
 }
@@ -277,35 +289,48 @@ Result<std::vector<std::byte>> KvTier::to_extent(const Loading& loading, size_t 
 Status KvTier::make_from_text(Loading& loading) {
   const std::vector<size_t> missing = loading.missing();
   if (missing.empty()) return {};
+  RH_TRY_STATUS(make(loading, missing));
+  return keep(loading, missing);
+}
+
+Status KvTier::make(Loading& loading, std::span<const size_t> numbers) {
   std::vector<PassageTokens> texts;
-  for (const size_t i : missing) texts.push_back(*loading.wanted[i].tokens);
+  int tokens = 0;
+  for (const size_t i : numbers) {
+    texts.push_back(*loading.wanted[i].tokens);
+    tokens += loading.tokens(i);
+  }
   const int64_t begin = now_ns();
   RH_TRY(std::vector<Encoded> encoded, encoder_.encode(texts, /*index_only=*/false));
   std::vector<store::PagePin> from, to;
-  for (size_t m = 0; m < missing.size(); ++m) {
-    const size_t i = missing[m];
-    loading.pages[i] = std::move(encoded[m].pages);
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    const size_t i = numbers[n];
+    loading.pages[i] = std::move(encoded[n].pages);
     loading.ram_pages[i] = ram_pages(static_cast<int>(loading.pages[i].size()));
     if (loading.ram_pages[i].empty()) continue;
     append_shared(from, loading.pages[i]);
     append_shared(to, loading.ram_pages[i]);
   }
   RH_TRY_STATUS(store::copy_pages(from, to));
-  double tokens = 0;
-  for (const size_t i : missing) tokens += loading.tokens(i);
-  if (missing.size() >= kLeastSamples) text_.add(tokens, seconds_since(begin));
-  std::vector<std::vector<std::byte>> extents(missing.size());
+  // A single one measures overheads.
+  if (numbers.size() > 1) rates_.made(tokens, seconds_since(begin));
+  for (const size_t i : numbers) insert(loading.wanted[i].passage, loading.pages[i], loading.ram_pages[i]);
+  std::lock_guard lock(mutex_);
+  stats_.encoded += numbers.size();
+  return {};
+}
+
+Status KvTier::keep(const Loading& loading, std::span<const size_t> numbers) {
+  if (!loading.upkeep.keep) return {};
+  std::vector<std::vector<std::byte>> extents(numbers.size());
   std::vector<store::KvRecord> made;
-  for (size_t m = 0; m < missing.size(); ++m) {
-    const size_t i = missing[m];
-    insert(loading.wanted[i].passage, loading.pages[i], loading.ram_pages[i]);
-    if (!loading.upkeep.keep || loading.stored[i]) continue;
-    RH_TRY(extents[m], to_extent(loading, i));
-    made.push_back({loading.wanted[i].passage, extents[m]});
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    const size_t i = numbers[n];
+    if (loading.stored[i]) continue;
+    RH_TRY(extents[n], to_extent(loading, i));
+    made.push_back({loading.wanted[i].passage, extents[n]});
   }
   if (!made.empty()) loading.upkeep.keep(made);
-  std::lock_guard lock(mutex_);
-  stats_.encoded += missing.size();
   return {};
 }
 

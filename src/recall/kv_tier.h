@@ -7,12 +7,11 @@
 // which it comes back at the speed of the bus. KV made from text is handed to `keep`, so that the next reader
 // finds it on disk. A damaged extent is quarantined, counted and made again.
 //
-// Load or make: with a tier of the host (hence a GPU), reading and making are measured as they happen, and
-// passages are made from text where that is clearly faster than their disk; a few of each batch go the other
-// way, so that both measurements stay true. That needs KV stored as pages have it, so that both give the
-// same. Threads: load() by one thread at a time; reclaim(), drop() and the const functions by any. Cost: a
-// hit costs nothing; host memory one copy; disk a read, a check and a copy a passage, on several threads;
-// text its prefill.
+// Load or make (load_or_make.h): with a tier of the host, hence a GPU, a batch's passages on disk are read by
+// some threads, each of which also brings them up, while others of them are made from text, so that all are
+// there soonest. That needs KV stored as pages have it, so that both give the same. Threads: load() by one
+// thread at a time; reclaim(), drop() and the const functions by any. Cost: a hit costs nothing; host memory
+// one copy; disk a read, a check and a copy a passage, on several threads; text its prefill.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +23,7 @@
 
 #include "base/result.h"
 #include "recall/encoder.h"
+#include "recall/load_or_make.h"
 #include "recall/passage_pages.h"
 #include "store/catalog.h"
 
@@ -39,7 +39,7 @@ struct KvTierStats {
   uint64_t ram_hits = 0;     // in the host's memory beside them
   uint64_t disk_hits = 0;
   uint64_t encoded = 0;  // made from text
-  uint64_t outrun = 0;   // of those: stored, but their disk is slower
+  uint64_t outrun = 0;   // of those: stored, but this was faster
   uint64_t quarantined = 0;
   uint64_t bytes = 0;
   uint64_t ram_bytes = 0;
@@ -49,24 +49,13 @@ struct KvTierStats {
 struct KvUpkeep {
   std::function<void(std::span<const store::KvRecord> made)> keep;  // from text just now
   std::function<void(int64_t passage)> quarantine;                  // its extent is damaged
-  std::function<void(int64_t passage)> outrun;  // it is made from text, which is faster than its disk
+  std::function<void(int64_t passage)> outrun;  // it is made from text, although it is stored
 };
 
 struct KvTierOptions {
   kernels::KvType stored = kernels::KvType::kF16;
   store::PagePool* ram = nullptr;  // pages of the host; null: passes read the host's memory anyway
   int threads = 1;                 // that read the disk
-};
-
-// How much is done in a second, the latest measurements counting most.
-class MeasuredRate {
- public:
-  void add(double amount, double seconds);
-  bool known() const { return rate_ > 0; }
-  double seconds(double amount) const { return amount / rate_; }
-
- private:
-  double rate_ = 0;
 };
 
 class KvTier {
@@ -85,19 +74,28 @@ class KvTier {
   int reclaim(int blocks);
   void set_cap(uint64_t bytes);
   KvTierStats stats() const;
+  // How fast reading and making were so far.
+  KvRates& rates() { return rates_; }
 
  private:
   struct Loading;
+  struct Stored;
   void share_resident(Loading& loading);
   Status take_pages(Loading& loading, std::span<const size_t> numbers, std::span<const int> counts);
   Status bring_from_ram(Loading& loading);
   Status bring_from_disk(Loading& loading);
+  // Whether stored passages may be made from text instead.
+  bool may_make() const;
+  Status read_and_make(Loading& loading, Stored& stored);
+  // Beginning with `some` of what is stored.
+  Status make_some(Loading& loading, Stored& stored, LoadOrMake& choice, std::vector<size_t> some);
+  void note_outrun(const Loading& loading, std::span<const size_t> numbers);
+  // Reads one passage to the host's tier and brings it up.
+  Status place(Loading& loading, size_t i, store::RecordStream& record);
+  Status settle(Loading& loading, const Stored& stored);
   Status make_from_text(Loading& loading);
-  // Which of the passages on disk are to be made from text, although they are there.
-  std::vector<bool> outrun(const Loading& loading, std::span<const size_t> on_disk,
-                           std::span<const store::KvExtent> extents) const;
-  Status read_extents(Loading& loading, std::span<const size_t> numbers,
-                      std::span<const store::KvExtent> extents);
+  Status make(Loading& loading, std::span<const size_t> numbers);
+  Status keep(const Loading& loading, std::span<const size_t> numbers);
   Result<std::vector<std::byte>> to_extent(const Loading& loading, size_t i) const;
   // Exclusive pages of the host's tier; none when it is full of what is being read. Any thread.
   std::vector<store::PagePin> ram_pages(int count);
@@ -108,8 +106,7 @@ class KvTier {
   Encoder& encoder_;
   std::string fingerprint_;
   KvTierOptions options_;
-  MeasuredRate disk_;  // bytes; load()'s
-  MeasuredRate text_;  // tokens; load()'s
+  KvRates rates_;
 
   mutable std::mutex mutex_;
   PassagePages resident_;            // guarded by mutex_

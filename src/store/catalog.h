@@ -165,10 +165,19 @@ class Catalog {
   Result<std::optional<KvExtent>> kv_extent(std::string_view fingerprint, int64_t passage) const;
   // kCorrupt: damaged, quarantine() it. kNotFound: a writer has removed it meanwhile.
   Status read_kv(const KvExtent& extent, std::span<std::byte> bytes) const;
-  // Many, on several threads: use(i, bytes) is called once for each extent read and checked, on any of the
-  // threads, and gives what becomes of it. [extents] what became of each, as of read_kv().
-  using UseKv = std::function<Status(size_t i, std::span<const std::byte> bytes)>;
-  std::vector<Status> read_kv(std::span<const KvExtent> extents, int threads, const UseKv& use) const;
+  // Many, on several threads, each of which reads the next extent that take() gives until that is none of
+  // them: use(i, stream) is called once for each, on any of the threads, reads it (stream.finish() as well:
+  // only then it is sound) and gives what becomes of it. [extents] what became of each, as of read_kv();
+  // nothing of those that were not taken.
+  struct KvReading {
+    int threads = 1;
+    std::function<size_t()> take;
+    std::function<Status(size_t i, RecordStream& stream)> use;
+  };
+  std::vector<Status> read_kv(std::span<const KvExtent> extents, const KvReading& reading) const;
+  // [extents] whether it seems to lie in the system's page cache, so that reading it asks nothing of the
+  // disk.
+  std::vector<bool> kv_in_page_cache(std::span<const KvExtent> extents) const;
   // Lets go of views and files of an earlier state, if another process has committed since. Reading calls
   // follow other processes' commits anyway.
   Status refresh();

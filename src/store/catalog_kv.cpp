@@ -1,6 +1,7 @@
 // Catalog: KV extents under their cap.
 #include <algorithm>
-#include <atomic>
+#include <map>
+#include <memory>
 
 #include "base/parallel.h"
 #include "store/catalog_state.h"
@@ -194,7 +195,7 @@ Status Catalog::read_kv(const KvExtent& extent, std::span<std::byte> bytes) cons
   return explained(extent, state_->segments.read(SegmentKind::kKv, extent.extent, bytes));
 }
 
-std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, int threads, const UseKv& use) const {
+std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, const KvReading& reading) const {
   std::vector<Status> done(extents.size());
   std::vector<std::shared_ptr<const SegmentReader>> readers(extents.size());
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -205,21 +206,32 @@ std::vector<Status> Catalog::read_kv(std::span<const KvExtent> extents, int thre
       done[i] = reader.error();
     }
   }
-  std::atomic<size_t> next{0};
-  run_on_threads(std::min(threads, static_cast<int>(extents.size())), [&] {
-    std::vector<std::byte> room;  // kept from one extent to the next: fresh memory costs as much as the read
-    for (size_t i = next++; i < extents.size(); i = next++) {
+  run_on_threads(std::min(reading.threads, static_cast<int>(extents.size())), [&] {
+    RecordStream stream;
+    for (size_t i = reading.take(); i < extents.size(); i = reading.take()) {
       if (!readers[i]) continue;
-      done[i] = readers[i]->check(extents[i].extent);
-      if (!done[i].ok()) continue;
-      if (room.size() < extents[i].extent.bytes) room.resize(extents[i].extent.bytes);
-      const std::span<std::byte> bytes = std::span(room).first(extents[i].extent.bytes);
-      done[i] = readers[i]->read(extents[i].extent, bytes);
-      if (done[i].ok()) done[i] = use(i, bytes);
+      done[i] = readers[i]->begin(extents[i].extent, stream);
+      if (done[i].ok()) done[i] = reading.use(i, stream);
     }
   });
   for (size_t i = 0; i < extents.size(); ++i) done[i] = explained(extents[i], std::move(done[i]));
   return done;
+}
+
+std::vector<bool> Catalog::kv_in_page_cache(std::span<const KvExtent> extents) const {
+  std::vector<bool> cached(extents.size(), false);
+  std::map<int64_t, PageCacheView> views;  // by segment
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const Extent& extent = extents[i].extent;
+    auto view = views.find(extent.segment);
+    if (view == views.end()) {
+      const auto reader = state_->segments.reader(SegmentKind::kKv, extent.segment);
+      if (!reader.ok()) continue;
+      view = views.emplace(extent.segment, (*reader)->page_cache()).first;
+    }
+    cached[i] = view->second.holds(extent.offset, extent.bytes);
+  }
+  return cached;
 }
 
 Status Catalog::explained(const KvExtent& extent, Status read) const {

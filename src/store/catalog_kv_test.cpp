@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <atomic>
+
 #include "store/catalog_fixture.h"
 
 namespace rhapsode::store {
@@ -154,6 +156,47 @@ TEST_F(CatalogKvTest, AReaderOfEvictedKvIsToldThatItIsGoneNotDamaged) {
   ASSERT_TRUE(catalog->evict_kv("print-1", 1048576 - 50'000).ok());
   EXPECT_EQ(reader->read_kv(extent, bytes).error().kind, ErrorKind::kNotFound);
   EXPECT_FALSE(reader->kv_extent("print-1", id)->has_value());
+}
+
+TEST_F(CatalogKvTest, ManyAreReadByThreadsAsTheyAreTaken) {
+  const auto catalog = open();
+  std::vector<KvExtent> extents;
+  for (int i = 0; i < 20; ++i) {
+    must_add(*catalog, document_with_kv(fmt::format("s{}", i), 3000 + 1000 * static_cast<size_t>(i)));
+    const auto id = catalog->passages_of(fmt::format("s{}", i))->front().id;
+    extents.push_back(**catalog->kv_extent("print-1", id));
+  }
+  ++extents[4].extent.checksum;
+  std::vector<int> used(extents.size(), 0);
+  std::vector<uint64_t> sums(extents.size(), 0);
+  std::atomic<size_t> next{0};
+  Catalog::KvReading reading;
+  reading.threads = 4;
+  reading.take = [&] { return 2 * next++; };  // the odd ones are somebody else's
+  reading.use = [&](size_t i, RecordStream& stream) -> Status {
+    ++used[i];
+    EXPECT_EQ(stream.bytes(), extents[i].extent.bytes);
+    std::vector<std::byte> bytes;
+    for (const size_t piece : {size_t{100}, size_t{0}, stream.bytes() - 100}) {
+      RH_TRY(const std::span<const std::byte> read, stream.next(piece));
+      bytes.insert(bytes.end(), read.begin(), read.end());
+    }
+    EXPECT_EQ(stream.next(1).error().kind, ErrorKind::kCorrupt);
+    sums[i] = record_checksum(bytes);
+    RH_TRY_STATUS(stream.finish());
+    return i == 6 ? make_error(ErrorKind::kNoSpace, "no room for it") : Status{};
+  };
+  const std::vector<Status> done = catalog->read_kv(extents, reading);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    EXPECT_EQ(used[i], i % 2 == 0 ? 1 : 0) << i;
+    if (used[i] != 0 && i != 4) EXPECT_EQ(sums[i], extents[i].extent.checksum) << i;
+    EXPECT_EQ(done[i].ok(), i != 4 && i != 6) << i;
+  }
+  EXPECT_EQ(done[4].error().kind, ErrorKind::kCorrupt);
+  EXPECT_EQ(done[6].error().kind, ErrorKind::kNoSpace);
+  // Just written, and just read.
+  const std::vector<bool> cached = catalog->kv_in_page_cache(extents);
+  EXPECT_EQ(cached, std::vector<bool>(extents.size(), true));
 }
 
 TEST_F(CatalogKvTest, KvMadeLaterReplacesWhatWasThere) {

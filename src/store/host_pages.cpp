@@ -94,4 +94,14 @@ Status decode_pinned_kv(std::span<const std::byte> extent, std::span<const PageP
   return host.write_back();
 }
 
+Status decode_pinned_kv(RecordStream& record, std::span<const PagePin> pins, int tokens) {
+  if (pins.empty()) return make_error(ErrorKind::kInvalidArgument, "KV cannot be decoded to no pages");
+  HostPages host = HostPages::writing(pins);
+  const KvSource source = [&](size_t bytes) { return record.next(bytes); };
+  const Status decoded = decode_kv(pins.front().pool().shape(), source, record.bytes(), host.pages(), tokens);
+  RH_TRY_STATUS(record.finish());  // damage comes first: it may look like anything else
+  RH_TRY_STATUS(decoded);
+  return host.write_back();
+}
+
 }  // namespace rhapsode::store

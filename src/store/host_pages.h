@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "kernels/page.h"
 #include "store/page_pool.h"
+#include "store/segment_file.h"
 
 namespace rhapsode::store {
 
@@ -45,5 +46,7 @@ Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to);
 Result<std::vector<std::byte>> encode_pinned_kv(std::span<const PagePin> pins, kernels::KvType stored,
                                                 int tokens);
 Status decode_pinned_kv(std::span<const std::byte> extent, std::span<const PagePin> pins, int tokens);
+// Of a record, which is sound or the pages hold nothing; ends with it.
+Status decode_pinned_kv(RecordStream& record, std::span<const PagePin> pins, int tokens);
 
 }  // namespace rhapsode::store

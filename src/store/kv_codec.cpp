@@ -89,13 +89,21 @@ struct HeadBytes {
   size_t scales = 0;  // of keys or of values
 };
 
+// One layer of an extent.
+size_t layer_bytes(const KvShape& shape, KvType stored, int tokens) {
+  const auto full = static_cast<size_t>(tokens / kPageTokens);
+  const size_t head = full * HeadBytes(shape.head_dim, stored, kPageTokens).total() +
+                      HeadBytes(shape.head_dim, stored, tokens % kPageTokens).total();
+  return head * static_cast<size_t>(shape.kv_heads);
+}
+
 // One KV head of one page in an extent.
 struct StoredHead {
   int layer = 0;
   size_t page = 0;
   PageHeadView view;
   HeadBytes sizes;
-  size_t offset = 0;
+  size_t offset = 0;  // in its layer
 };
 
 struct StoredShape {
@@ -104,17 +112,16 @@ struct StoredShape {
   int tokens;
 };
 
-// Calls visit(StoredHead) in the order of the format until it fails.
+// Calls visit(StoredHead) for one layer in the order of the format until it fails; offsets are from there on.
 template <class PagePointer, class Visit>
-Status for_each_head(const StoredShape& stored, std::span<PagePointer const> pages, const Visit& visit) {
-  size_t offset = sizeof(KvHeader);
-  for (int layer = 0; layer < stored.shape.layers; ++layer) {
-    for (size_t page = 0; page < pages.size(); ++page) {
-      const HeadBytes sizes(stored.shape.head_dim, stored.stored, tokens_of_page(stored.tokens, page));
-      for (int head = 0; head < stored.shape.kv_heads; ++head, offset += sizes.total()) {
-        const PageHeadView view = kernels::page_head(stored.shape, *pages[page], layer, head);
-        RH_TRY_STATUS(visit(StoredHead{layer, page, view, sizes, offset}));
-      }
+Status for_each_head(const StoredShape& stored, int layer, std::span<PagePointer const> pages,
+                     const Visit& visit) {
+  size_t offset = 0;
+  for (size_t page = 0; page < pages.size(); ++page) {
+    const HeadBytes sizes(stored.shape.head_dim, stored.stored, tokens_of_page(stored.tokens, page));
+    for (int head = 0; head < stored.shape.kv_heads; ++head, offset += sizes.total()) {
+      const PageHeadView view = kernels::page_head(stored.shape, *pages[page], layer, head);
+      RH_TRY_STATUS(visit(StoredHead{layer, page, view, sizes, offset}));
     }
   }
   return {};
@@ -215,12 +222,13 @@ bool decode_head(const KvShape& shape, const StoredHead& head, const std::byte* 
   return true;
 }
 
-Result<KvType> check_header(const KvShape& shape, std::span<const std::byte> extent, int tokens) {
+Result<KvType> read_header(const KvShape& shape, const KvSource& source, uint64_t extent_bytes, int tokens) {
   KvHeader header;
-  if (extent.size() < sizeof(header)) {
-    return make_error(ErrorKind::kCorrupt, "a KV extent of {} bytes has no whole header", extent.size());
+  if (extent_bytes < sizeof(header)) {
+    return make_error(ErrorKind::kCorrupt, "a KV extent of {} bytes has no whole header", extent_bytes);
   }
-  std::memcpy(&header, extent.data(), sizeof(header));
+  RH_TRY(const std::span<const std::byte> bytes, source(sizeof(header)));
+  std::memcpy(&header, bytes.data(), sizeof(header));
   const auto type = type_of_number(header.type);
   if (std::string_view(header.magic, sizeof(header.magic)) != kMagic || header.version != kVersion || !type) {
     return make_error(ErrorKind::kCorrupt, "not a KV extent of version {} with a known type", kVersion);
@@ -235,9 +243,9 @@ Result<KvType> check_header(const KvShape& shape, std::span<const std::byte> ext
                       header.tokens, header.layers, header.kv_heads, header.head_dim, tokens, shape.layers,
                       shape.kv_heads, shape.head_dim);
   }
-  if (extent.size() != kv_extent_bytes(shape, *type, tokens)) {
+  if (extent_bytes != kv_extent_bytes(shape, *type, tokens)) {
     return make_error(ErrorKind::kCorrupt, "a KV extent of {} bytes, but its header asks for {}",
-                      extent.size(), kv_extent_bytes(shape, *type, tokens));
+                      extent_bytes, kv_extent_bytes(shape, *type, tokens));
   }
   return *type;
 }
@@ -245,10 +253,7 @@ Result<KvType> check_header(const KvShape& shape, std::span<const std::byte> ext
 }  // namespace
 
 size_t kv_extent_bytes(const KvShape& shape, KvType stored, int tokens) {
-  const auto full = static_cast<size_t>(tokens / kPageTokens);
-  const size_t head = full * HeadBytes(shape.head_dim, stored, kPageTokens).total() +
-                      HeadBytes(shape.head_dim, stored, tokens % kPageTokens).total();
-  return sizeof(KvHeader) + head * static_cast<size_t>(shape.kv_heads) * static_cast<size_t>(shape.layers);
+  return sizeof(KvHeader) + layer_bytes(shape, stored, tokens) * static_cast<size_t>(shape.layers);
 }
 
 Result<std::vector<std::byte>> encode_kv(const KvShape& shape, KvType stored,
@@ -267,8 +272,7 @@ Result<std::vector<std::byte>> encode_kv(const KvShape& shape, KvType stored,
   std::vector<std::byte> extent(kv_extent_bytes(shape, stored, tokens));
   const KvHeader header = make_header(shape, stored, tokens);
   std::memcpy(extent.data(), &header, sizeof(header));
-  RH_TRY_STATUS(for_each_head({shape, stored, tokens}, pages, [&](const StoredHead& head) -> Status {
-    std::byte* out = extent.data() + head.offset;
+  const auto encode_head = [&](const StoredHead& head, std::byte* out) -> Status {
     if (stored == shape.type) {
       copy_head_out(head.view, head.sizes, out);
     } else if (!quantize_head(shape, head, out)) {
@@ -278,33 +282,53 @@ Result<std::vector<std::byte>> encode_kv(const KvShape& shape, KvType stored,
     }
     clear_unused_keys(out, shape.head_dim, head.sizes, stored);
     return {};
-  }));
+  };
+  const size_t of_layer = layer_bytes(shape, stored, tokens);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    std::byte* to = extent.data() + sizeof(header) + of_layer * static_cast<size_t>(layer);
+    RH_TRY_STATUS(for_each_head({shape, stored, tokens}, layer, pages,
+                                [&](const StoredHead& head) { return encode_head(head, to + head.offset); }));
+  }
   return extent;
 }
 
-Status decode_kv(const KvShape& shape, std::span<const std::byte> extent, std::span<Page* const> pages,
-                 int tokens) {
+Status decode_kv(const KvShape& shape, const KvSource& source, uint64_t extent_bytes,
+                 std::span<Page* const> pages, int tokens) {
   RH_TRY_STATUS(check_shape(shape, tokens, pages.size()));
-  RH_TRY(const KvType stored, check_header(shape, extent, tokens));
+  RH_TRY(const KvType stored, read_header(shape, source, extent_bytes, tokens));
   if (stored != shape.type && stored != KvType::kI8) {
     return make_error(ErrorKind::kUnsupported, "KV stored as {} cannot become {}: encode the text again",
                       kernels::to_string(stored), kernels::to_string(shape.type));
   }
-  RH_TRY_STATUS(for_each_head({shape, stored, tokens}, pages, [&](const StoredHead& head) -> Status {
-    if (!decode_head(shape, head, extent.data() + head.offset)) {
-      return make_error(ErrorKind::kCorrupt,
-                        "KV of layer {}, page {} has a scale that is negative or not finite", head.layer,
-                        head.page);
-    }
-    clear_unused_keys(head.view.k, shape.head_dim, head.sizes, shape.type);
-    return {};
-  }));
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    RH_TRY(const std::span<const std::byte> from, source(layer_bytes(shape, stored, tokens)));
+    RH_TRY_STATUS(for_each_head({shape, stored, tokens}, layer, pages, [&](const StoredHead& head) -> Status {
+      if (!decode_head(shape, head, from.data() + head.offset)) {
+        return make_error(ErrorKind::kCorrupt,
+                          "KV of layer {}, page {} has a scale that is negative or not finite", head.layer,
+                          head.page);
+      }
+      clear_unused_keys(head.view.k, shape.head_dim, head.sizes, shape.type);
+      return {};
+    }));
+  }
   for (size_t p = 0; p < pages.size(); ++p) {
     pages[p]->count = tokens_of_page(tokens, p);
     pages[p]->consecutive = true;
     std::iota(pages[p]->positions.begin(), pages[p]->positions.end(), static_cast<int32_t>(p) * kPageTokens);
   }
   return {};
+}
+
+Status decode_kv(const KvShape& shape, std::span<const std::byte> extent, std::span<Page* const> pages,
+                 int tokens) {
+  size_t at = 0;
+  const KvSource source = [&](size_t bytes) -> Result<std::span<const std::byte>> {
+    const std::span<const std::byte> piece = extent.subspan(at, bytes);
+    at += bytes;
+    return piece;
+  };
+  return decode_kv(shape, source, extent.size(), pages, tokens);
 }
 
 }  // namespace rhapsode::store

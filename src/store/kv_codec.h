@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -26,7 +27,15 @@ size_t kv_extent_bytes(const kernels::KvShape& shape, kernels::KvType stored, in
 Result<std::vector<std::byte>> encode_kv(const kernels::KvShape& shape, kernels::KvType stored,
                                          std::span<const kernels::Page* const> pages, int tokens);
 
-// Fills empty pages (as many as needed) and sets their counts and positions.
+// Gives the next so many bytes of an extent, which stay until the next call.
+using KvSource = std::function<Result<std::span<const std::byte>>(size_t bytes)>;
+
+// Fills empty pages (as many as needed) and sets their counts and positions: from a source of `extent_bytes`,
+// layer by layer, so that what is read is still near when it is copied. The source may be damaged: that is
+// for the caller to find out, and then the pages hold nothing.
+Status decode_kv(const kernels::KvShape& shape, const KvSource& source, uint64_t extent_bytes,
+                 std::span<kernels::Page* const> pages, int tokens);
+// From the whole of it.
 Status decode_kv(const kernels::KvShape& shape, std::span<const std::byte> extent,
                  std::span<kernels::Page* const> pages, int tokens);
 

@@ -116,6 +116,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const kernels::KvShape& shape
   }
   RH_TRY(const std::vector<std::byte*> regions, memory->reserve_each(blocks * impl->unit_bytes));
   impl->memory = std::move(memory);
+  impl->memory->prepare_ahead(block_bytes);
   impl->blocks = std::make_unique<Block[]>(impl->total);
   for (size_t device = 0; device < devices; ++device) {
     const size_t begin = device * blocks;

@@ -180,6 +180,51 @@ Status SegmentWriter::sync() {
   return status;
 }
 
+RecordStream::RecordStream() : sum_(XXH3_createState()) {}
+RecordStream::~RecordStream() {
+  XXH3_freeState(sum_);
+}
+
+Result<std::span<const std::byte>> RecordStream::next(size_t bytes) {
+  if (bytes > extent_.bytes - read_) {
+    return make_error(ErrorKind::kCorrupt, "{} at offset {}: a record of {} bytes ends too early",
+                      file_->path().string(), extent_.offset, extent_.bytes);
+  }
+  if (room_bytes_ < bytes) {
+    room_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    room_bytes_ = bytes;
+  }
+  const std::span<std::byte> piece(room_.get(), bytes);
+  RH_TRY_STATUS(file_->read_at(piece, extent_.offset + read_));
+  XXH3_64bits_update(sum_, piece.data(), piece.size());
+  read_ += bytes;
+  return std::span<const std::byte>(piece);
+}
+
+Status RecordStream::finish() {
+  constexpr uint64_t kPiece = 256 << 10;
+  while (read_ < extent_.bytes) {
+    const auto piece = next(std::min(kPiece, extent_.bytes - read_));
+    if (!piece.ok()) return piece.error();
+  }
+  if (XXH3_64bits_digest(sum_) != extent_.checksum) {
+    return make_error(ErrorKind::kCorrupt, "{} at offset {}: {} bytes do not have their checksum",
+                      file_->path().string(), extent_.offset, extent_.bytes);
+  }
+  return {};
+}
+
+Status SegmentReader::begin(const Extent& extent, RecordStream& stream) const {
+  RH_TRY_STATUS(check(extent));
+  if (stream.sum_ == nullptr || XXH3_64bits_reset(stream.sum_) != XXH_OK) {
+    return make_error(ErrorKind::kNoSpace, "no memory to check {} with", path().string());
+  }
+  stream.file_ = &file_;
+  stream.extent_ = extent;
+  stream.read_ = 0;
+  return {};
+}
+
 Result<SegmentReader> SegmentReader::open(const std::filesystem::path& path, SegmentKind kind) {
   RH_TRY(File file, File::open_read(path));
   RH_TRY_STATUS(check_header(file, kind));

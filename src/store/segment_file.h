@@ -13,10 +13,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 
 #include "base/result.h"
 #include "io/file.h"
+#include "io/page_cache_view.h"
+
+struct XXH3_state_s;
 
 namespace rhapsode::store {
 
@@ -61,6 +65,31 @@ class SegmentWriter {
   bool sync_failed_ = false;
 };
 
+// One record after another, each read piece by piece and checked at its end: what a piece holds is not to be
+// relied on before. Ownership: its room, kept from one record to the next. Threads: one at a time.
+class RecordStream {
+ public:
+  RecordStream();
+  ~RecordStream();
+  RecordStream(const RecordStream&) = delete;
+  RecordStream& operator=(const RecordStream&) = delete;
+
+  uint64_t bytes() const { return extent_.bytes; }
+  // The next so many bytes; gone with the next call. kCorrupt when the record does not have so many.
+  Result<std::span<const std::byte>> next(size_t bytes);
+  // Reads what is left of it. kCorrupt unless the whole record has its checksum.
+  Status finish();
+
+ private:
+  friend class SegmentReader;
+  const File* file_ = nullptr;
+  Extent extent_;
+  uint64_t read_ = 0;  // of its bytes
+  std::unique_ptr<std::byte[]> room_;
+  size_t room_bytes_ = 0;
+  XXH3_state_s* sum_;
+};
+
 class SegmentReader {
  public:
   static Result<SegmentReader> open(const std::filesystem::path& path, SegmentKind kind);
@@ -68,6 +97,9 @@ class SegmentReader {
   Status read(const Extent& extent, std::span<std::byte> bytes) const;
   // kCorrupt when the extent cannot lie in this file: ask before making room for a length on trust.
   Status check(const Extent& extent) const;
+  // Begins a record, which ends before this reader does. kCorrupt as of check().
+  Status begin(const Extent& extent, RecordStream& stream) const;
+  PageCacheView page_cache() const { return PageCacheView(file_); }
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:

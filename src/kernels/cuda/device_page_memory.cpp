@@ -107,7 +107,7 @@ class DevicePageMemory final : public PageMemory {
   }
   bool copies_cheaply() const override { return true; }
 
-  std::unique_ptr<PageMemory> new_staging() override { return pinned_page_memory(); }
+  std::unique_ptr<PageMemory> new_staging() override { return pinned_page_memory(device_); }
 
  private:
   Status carry_in(std::span<const CopyIn> copies);
