@@ -64,6 +64,7 @@ parity() {
 }
 attention() {
   check "attention" "$(program attend_lab)"
+  check "where attention went" "$(program mass_lab)"
   if python3 -c 'import torch' 2>/dev/null; then
     check "attention of others" python3 "$root/bench/peers/torch_attention.py"
   else

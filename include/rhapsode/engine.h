@@ -98,6 +98,10 @@ struct EngineStats {
   uint64_t evictions = 0;    // prefix-cache pages dropped to make room
   uint64_t preemptions = 0;  // requests put back into the queue because the pool was full
   uint64_t page_copies = 0;  // copy-on-write copies
+  // With a GPU: tokens that were chosen from the largest logits alone, and those that these did not decide,
+  // for which the whole row was fetched. Tokens of neither kind were chosen from rows that came whole.
+  uint64_t candidate_tokens = 0;
+  uint64_t refetched_tokens = 0;
   int running = 0;
   int waiting = 0;
 };

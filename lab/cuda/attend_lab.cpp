@@ -12,10 +12,16 @@
 // The ceilings are measured in the same run: a large copy, and cuBLASLt on random bf16. Nothing else may use
 // the GPU meanwhile.
 //
-// What lost on an H200 and is gone: prefill with mma.sync (24 % of the ceiling where the ring has 52), keys
-// and values in unswizzled pieces of 16 bytes (a third slower: copies and products meet in few banks), every
-// fourth power by a polynomial (5 % slower), decoding with a tile's splits as blocks of one cluster that
-// merge by themselves (a third slower: clusters of six leave processors idle).
+// What lost on an H200 and is gone. Prefill: mma.sync (24 % of the ceiling); keys and values in unswizzled
+// pieces of 16 bytes (a third slower: copies and products meet in few banks); every fourth power by a
+// polynomial (5 % slower); one ring for keys and values together (430 TFLOP/s at d 128 and 16k, where two
+// have 535: keys wait for values that are not needed yet); copying warps that wait for what they copied
+// before they begin more (502); queries kept in 16 bits for the sake of a third stage (1 %); probabilities
+// summed behind the wait for the values before (520). Decoding: a tile's splits as blocks of one cluster that
+// merge by themselves (a third slower: clusters of six leave processors idle); at d 128, where registers have
+// 88 % of the copy: pages through shared memory by bulk copies (76 %) or by each lane's own (48 %), the next
+// page's keys asked for before values are multiplied (60 %, spills), every next page brought to the L2 (75
+// %).
 #include <fmt/format.h>
 
 #include <algorithm>

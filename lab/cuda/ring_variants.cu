@@ -6,9 +6,9 @@ namespace rhapsode::kernels::cuda::lab {
 
 namespace {
 
-template <int kDim, int kGroups, int kStages, bool kTurns>
+template <int kDim, int kGroups, int kStep, int kStages, bool kTurns>
 constexpr RingVariant variant(const char* name) {
-  using Config = RingConfig<KvType::kF16, kDim, kGroups, kStages, kTurns>;
+  using Config = RingConfig<KvType::kF16, kDim, kGroups, kStep, kStages, kTurns>;
   return {name, kDim, Config::kQueries,
           [](const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) {
             launch_ring<Config>(attend, {tiles}, stream);
@@ -16,11 +16,10 @@ constexpr RingVariant variant(const char* name) {
 }
 
 constexpr RingVariant kVariants[] = {
-    variant<128, 2, 4, false>("2 groups, no turns"),
-    variant<128, 2, 3, true>("2 groups, 3 stages"),
-    variant<64, 3, 6, false>("3 groups, no turns"),
-    variant<64, 3, 4, true>("3 groups, 4 stages"),
-    variant<64, 2, 6, true>("2 groups"),
+    variant<128, 2, 2, 2, false>("2 groups, 2 pages a step, no turns"),
+    variant<128, 2, 1, 4, true>("2 groups, 1 page a step"),
+    variant<64, 3, 1, 8, true>("3 groups, turns"),
+    variant<64, 2, 2, 4, false>("2 groups, 2 pages a step, no turns"),
 };
 
 }  // namespace

@@ -54,6 +54,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const RunnerOptions& opti
   backend_options.threads = options.threads;
   backend_options.deterministic = options.deterministic;
   backend_options.layer_times = options.layer_times;
+  backend_options.reference_top_logits = options.reference_top_logits;
   backend_options.kv = runner->kv_shape_;
   backend_options.layers = runner->architecture_.attention;
   backend_options.sparse = options.sparse;
@@ -122,6 +123,12 @@ Result<std::span<const float>> ModelRunner::evaluate(const kernels::BatchInput& 
   RH_TRY_STATUS(kernels::validate(*batch.plan, kv_shape_));
   const bool wide = wide_file_ && batch.plan->rows() >= kWideRows;
   const int recipe = (wide ? wide_recipes_ : recipes_)[static_cast<size_t>(goal)];
+  if (batch.top_logits_of > 0) {
+    const bool rows = goal == model::PassGoal::kLogits && batch.targets.empty() && batch.pools.empty();
+    if (!rows || batch.top_logits_of > architecture_.vocabulary || !backend_->finds_top_logits()) {
+      return make_error(ErrorKind::kInternal, "a pass that has no largest logits was asked for them");
+    }
+  }
   if (!batch.pools.empty()) {
     const auto pooled = std::accumulate(batch.pools.begin(), batch.pools.end(), int64_t{0});
     const bool states = goal == model::PassGoal::kStates || goal == model::PassGoal::kEncode;

@@ -42,7 +42,8 @@ struct RunnerOptions {
   int threads = 1;
   kernels::SparseOptions sparse;  // for plans with read budgets
   bool deterministic = false;
-  bool layer_times = false;  // for tracing
+  bool layer_times = false;           // for tracing
+  bool reference_top_logits = false;  // also on the CPU, by sorting: for tests
 };
 
 class ModelRunner {
@@ -54,7 +55,8 @@ class ModelRunner {
 
   // Runs one batch; logits [output_rows][vocabulary], log-probabilities [output_rows] when the batch has
   // targets, or states [output_rows][embedding] ([pools][embedding] when the batch pools them), valid until
-  // the next call. The plan is validated here.
+  // the next call. Nothing when the batch asks for top logits: they, and rows on demand, are the back end's
+  // (kernels/graph.h). The plan is validated here.
   Result<std::span<const float>> evaluate(const kernels::BatchInput& batch,
                                           model::PassGoal goal = model::PassGoal::kLogits);
   // Rows of logits a pass should ask for at most: they are megabytes each where they are not scored in place.

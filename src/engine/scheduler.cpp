@@ -235,7 +235,7 @@ void Scheduler::admit() {
     running_.push_back(request);
     if (request->held_row.empty()) continue;
     const std::vector<float> row = std::exchange(request->held_row, {});
-    draw(request, row);
+    draw(request, {row, std::nullopt});
   }
 }
 
@@ -452,15 +452,24 @@ Scheduler::Pass Scheduler::build_pass() {
 void Scheduler::run_pass(Pass pass) {
   const int64_t begin = now_ns();
   kernels::BatchInput batch{pass.tokens, &pass.plan, pass.output_rows};
+  Outputs outputs;
+  // A row that is wanted whole is fetched by itself then, so most must do without.
+  int drawn = 0;
+  for (const Slice& slice : pass.slices) {
+    drawn += slice.first_output >= 0 && draws_from_candidates(*slice.request) ? 1 : 0;
+  }
+  outputs.top = drawn > 0 && 2 * drawn >= static_cast<int>(pass.output_rows.size());
+  batch.top_logits_of = outputs.top ? runner_.tokenizer().size() : 0;
   auto result = runner_.evaluate(batch);
   const int64_t end = now_ns();
   if (!result.ok()) {
     for (const Slice& slice : pass.slices) fail(slice.request, result.error());
     return;
   }
+  outputs.rows = result.value();
   note_pass(pass, begin, end);
   for (const Slice& slice : pass.slices) {
-    after_slice(slice, result.value(), ms_between(begin, end));
+    after_slice(slice, outputs, ms_between(begin, end));
   }
 }
 
@@ -488,23 +497,13 @@ void Scheduler::note_pass(const Pass& pass, int64_t begin_ns, int64_t end_ns) {
   }
 }
 
-void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, double pass_ms) {
+void Scheduler::after_slice(const Slice& slice, const Outputs& outputs, double pass_ms) {
   RequestState& request = *slice.request;
-  const size_t vocabulary = runner_.architecture().vocabulary;
   request.sequence.commit(slice.rows);
   StageTimes& timing = request.response.timing;
   (request.prefilled ? timing.decode_ms : timing.prefill_ms) += pass_ms;
-  if (slice.first_output >= 0)
-    logits = logits.subspan(slice.first_output * vocabulary, slice.outputs * vocabulary);
-  if (request.request.prompt_logprobs && !request.prefilled) {
-    if (Status kept = keep_prompt_logprobs(request, slice, logits); !kept.ok())
-      return fail(slice.request, kept.error());
-  }
-  if (request.scored_tokens > 0 && !request.prefilled) {
-    for (int row = 0; row < slice.outputs; ++row) {
-      const auto values = logits.subspan(row * vocabulary, vocabulary);
-      request.prompt_logits.emplace_back(values.begin(), values.end());
-    }
+  if (Status kept = keep_prompt_rows(request, slice, outputs); !kept.ok()) {
+    return fail(slice.request, kept.error());
   }
   if (request.pending() > 0) return;
   if (!request.prefilled) {
@@ -512,9 +511,10 @@ void Scheduler::after_slice(const Slice& slice, std::span<const float> logits, d
     cache_sequence(request, !waiting_.empty());
   }
   if (request.request.max_tokens == 0) return finish(slice.request, FinishReason::kLength);
-  const std::span<const float> row = logits.last(vocabulary);
-  if (request.pause_at && request.pause_at(request, row)) return pause(slice.request, row);
-  draw(slice.request, row);
+  const auto row = output_row(request, outputs, slice.first_output + slice.outputs - 1);
+  if (!row.ok()) return fail(slice.request, row.error());
+  if (request.pause_at && request.pause_at(request, row->whole)) return pause(slice.request, row->whole);
+  draw(slice.request, *row);
 }
 
 void Scheduler::pause(const Handle& request, std::span<const float> row) {
@@ -525,13 +525,12 @@ void Scheduler::pause(const Handle& request, std::span<const float> row) {
   request->note_pause();
 }
 
-void Scheduler::draw(const Handle& handle, std::span<const float> row) {
+void Scheduler::draw(const Handle& handle, OutputRow row) {
   RequestState& request = *handle;
   const int64_t begin = now_ns();
   const Status sampled = sample_next(request, row);
-  const int64_t end = now_ns();
-  request.response.timing.sample_ms += ms_between(begin, end);
-  tracer_.span("sample", begin, end, request.id);
+  request.response.timing.sample_ms += ms_between(begin, now_ns());
+  note_draw(request, row, begin);
   if (!sampled.ok()) return fail(handle, sampled.error());
 
   const int32_t token = request.response.tokens.back().token;

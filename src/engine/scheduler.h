@@ -23,6 +23,7 @@
 
 #include "base/trace.h"
 #include "engine/model_runner.h"
+#include "engine/output_row.h"
 #include "engine/request_state.h"
 
 namespace rhapsode::engine {
@@ -75,6 +76,11 @@ class Scheduler {
     bool decodes = false;
     bool prefills = false;
   };
+  // What a pass gave.
+  struct Outputs {
+    std::span<const float> rows;  // [output_rows][vocabulary]; empty where `top`
+    bool top = false;             // the back end has the rows' largest logits, and hands out rows on demand
+  };
 
   struct Job {
     const std::function<void()>* run = nullptr;
@@ -103,12 +109,17 @@ class Scheduler {
   int prefill_budget(bool decodes) const;
   void run_pass(Pass pass);
   void note_pass(const Pass& pass, int64_t begin_ns, int64_t end_ns);
-  void after_slice(const Slice& slice, std::span<const float> logits, double pass_ms);
+  void after_slice(const Slice& slice, const Outputs& outputs, double pass_ms);
+  bool draws_from_candidates(const RequestState& request) const;
+  Result<std::span<const float>> whole_rows(const Outputs& outputs, int first, int count);
+  Result<OutputRow> output_row(const RequestState& request, const Outputs& outputs, int index);
   // Takes a request out until it is submitted again; its next token will be drawn from this row.
   void pause(const Handle& request, std::span<const float> row);
   // Draws the next token, tells its text, and ends the request where it is the last one.
-  void draw(const Handle& request, std::span<const float> row);
-  Status sample_next(RequestState& request, std::span<const float> row);
+  void draw(const Handle& request, OutputRow row);
+  void note_draw(const RequestState& request, const OutputRow& row, int64_t begin_ns);
+  Status sample_next(RequestState& request, OutputRow& row);
+  Status keep_prompt_rows(RequestState& request, const Slice& slice, const Outputs& outputs);
   Status keep_prompt_logprobs(RequestState& request, const Slice& slice, std::span<const float> logits);
   bool emit(RequestState& request, std::string_view text);
   void finish(const Handle& request, FinishReason reason);

@@ -23,6 +23,7 @@
 #include "kernels/context_plan.h"
 #include "kernels/page_bounds.h"
 #include "kernels/page_memory.h"
+#include "kernels/top_logits.h"
 
 namespace rhapsode::kernels {
 
@@ -85,6 +86,9 @@ struct BatchInput {
   // How many output rows, in their order, are added up for each row of the result: [pools][features]. Empty:
   // the rows themselves. Only for back ends that pools_outputs().
   std::span<const int32_t> pools = {};
+  // Above 0: no rows come back; the largest logits of each output row are found among its first so many
+  // features, for Backend::top_logits(). Only for back ends that find_top_logits().
+  int32_t top_logits_of = 0;
 };
 
 struct BackendOptions {
@@ -93,8 +97,9 @@ struct BackendOptions {
   bool layer_times = false;    // for tracing
   KvShape kv;
   std::vector<AttendLayer> layers;
-  SparseOptions sparse;  // for plans with read budgets
-  int device = 0;        // which one, of a kind of which there are several
+  SparseOptions sparse;               // for plans with read budgets
+  int device = 0;                     // which one, of a kind of which there are several
+  bool reference_top_logits = false;  // the CPU finds them too, by sorting: for tests
   // Joins the passes of several back ends (sharded_backend.h): plans are then a share of what rows see.
   // Borrowed; null: alone.
   Collective* group = nullptr;
@@ -128,6 +133,12 @@ class Backend {
   virtual bool scores_targets() const { return false; }
   // Whether it adds up output rows itself, where they lie.
   virtual bool pools_outputs() const { return false; }
+  // Whether it finds the largest logits of a row itself, where they lie.
+  virtual bool finds_top_logits() const { return false; }
+  // Of an output row of the last run(), which asked for them. Valid until the next run().
+  virtual Result<TopLogits> top_logits(int output) const;
+  // Of the same run(): output rows as they are, fetched now. Valid until the next run() or whole_rows().
+  virtual Result<std::span<const float>> whole_rows(int first_output, int count);
   virtual uint64_t weight_copy_bytes() const = 0;  // memory of repacked or converted weights
   // Memory that the pages of this back end's plans must lie in; asked for after the weights are there.
   virtual std::unique_ptr<PageMemory> new_page_memory() = 0;
@@ -142,6 +153,14 @@ class Backend {
 
 inline Result<std::span<const double>> Backend::mass_per_token(int) const {
   return make_error(ErrorKind::kUnsupported, "this back end does not report where attention went");
+}
+
+inline Result<TopLogits> Backend::top_logits(int) const {
+  return make_error(ErrorKind::kUnsupported, "this back end hands out whole rows of logits");
+}
+
+inline Result<std::span<const float>> Backend::whole_rows(int, int) {
+  return make_error(ErrorKind::kUnsupported, "this back end hands out whole rows of logits");
 }
 
 inline Result<std::unique_ptr<CodeSearch>> Backend::new_code_search(int) {

@@ -16,7 +16,7 @@ namespace {
 Status check_alike(const Backend& a, const Backend& b) {
   const bool alike = a.numerics() == b.numerics() && a.fixed_rows() == b.fixed_rows() &&
                      a.scores_targets() == b.scores_targets() && a.pools_outputs() == b.pools_outputs() &&
-                     a.searches_codes() == b.searches_codes();
+                     a.searches_codes() == b.searches_codes() && a.finds_top_logits() == b.finds_top_logits();
   if (alike) return {};
   return make_error(ErrorKind::kUnsupported, "devices that compute differently cannot share a memory");
 }
@@ -42,6 +42,9 @@ class ShardedBackend final : public Backend {
   int fixed_rows() const override { return first().fixed_rows(); }
   bool scores_targets() const override { return first().scores_targets(); }
   bool pools_outputs() const override { return first().pools_outputs(); }
+  bool finds_top_logits() const override { return first().finds_top_logits(); }
+  Result<TopLogits> top_logits(int output) const override { return first().top_logits(output); }
+  Result<std::span<const float>> whole_rows(int first_output, int count) override;
   uint64_t weight_copy_bytes() const override {
     uint64_t bytes = 0;
     for (const auto& shard : shards_) bytes += shard->weight_copy_bytes();
@@ -149,6 +152,7 @@ Result<std::span<const float>> ShardedBackend::run(const BatchInput& batch, int 
     own.output_rows = batch.output_rows;
     own.targets = batch.targets;
     own.pools = batch.pools;
+    own.top_logits_of = batch.top_logits_of;
     RH_TRY(result, shards_.front()->run(own, recipe));
     return {};
   };
@@ -156,6 +160,18 @@ Result<std::span<const float>> ShardedBackend::run(const BatchInput& batch, int 
   if (batch.mass) RH_TRY_STATUS(gather_mass(*batch.plan));
   mass_kept_ = batch.mass;
   return result;
+}
+
+Result<std::span<const float>> ShardedBackend::whole_rows(int first_output, int count) {
+  std::span<const float> rows;
+  const auto fetch = [&](int lane) -> Status {
+    if (lane == 0) {
+      RH_TRY(rows, shards_.front()->whole_rows(first_output, count));
+    }
+    return {};
+  };
+  RH_TRY_STATUS(lanes_->run(fetch));
+  return rows;
 }
 
 Status ShardedBackend::gather_mass(const BatchPlan& plan) {

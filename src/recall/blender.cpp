@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace rhapsode::recall {
 
@@ -23,12 +24,7 @@ Status check_sequential(const BlendContext& context) {
 // The tokens of a blend that one round chose, evaluated where they stand: they see what is fresh so far, one
 // another, and the rest as it was stored.
 Status evaluate(PassRunner& runner, const BlendContext& context, Blend& blend) {
-  std::vector<BlendedToken> rows = std::move(blend.tokens);
-  blend.tokens.clear();
-  const auto by_position = [](const BlendedToken& a, const BlendedToken& b) {
-    return a.position < b.position;
-  };
-  std::sort(rows.begin(), rows.end(), by_position);
+  const std::vector<BlendedToken> rows = std::exchange(blend.tokens, {});
   const auto count = static_cast<int>(rows.size());
   RH_TRY(std::vector<store::PagePin> pages, runner.take_pages(pages_for(count)));
   for (int i = 0; i < count; ++i) {
@@ -55,17 +51,29 @@ Status evaluate(PassRunner& runner, const BlendContext& context, Blend& blend) {
   return {};
 }
 
-// Adds the best of a ranking that were not chosen yet.
+// Adds the best of a ranking that were not chosen yet; blend.tokens, empty before, holds them by position.
+// They are thousands: marks, instead of sorted lists to insert into.
 void choose(const BlendContext& context, const Ranking& ranking, size_t wanted, Blend& blend) {
+  enum Mark : uint8_t { kFree, kEarlier, kNow };
+  std::vector<std::vector<Mark>> marks;
+  for (size_t p = 0; p < context.passages.size(); ++p) {
+    marks.emplace_back(static_cast<size_t>(context.passages[p].size()), kFree);
+    for (const int32_t token : blend.left_out[p]) marks[p][token] = kEarlier;
+  }
   for (const auto& [passage, token] : ranking) {
     if (wanted == 0) break;
-    std::vector<int32_t>& chosen = blend.left_out[passage];
-    const auto place = std::lower_bound(chosen.begin(), chosen.end(), token);
-    if (place != chosen.end() && *place == token) continue;
-    chosen.insert(place, token);
-    const BlendPassage& read = context.passages[passage];
-    blend.tokens.push_back({read.tokens->tokens[token], read.shift + token});
+    if (marks[passage][token] != kFree) continue;
+    marks[passage][token] = kNow;
     --wanted;
+  }
+  for (size_t p = 0; p < context.passages.size(); ++p) {
+    const BlendPassage& read = context.passages[p];
+    blend.left_out[p].clear();
+    for (int token = 0; token < read.size(); ++token) {
+      if (marks[p][token] == kFree) continue;
+      blend.left_out[p].push_back(token);
+      if (marks[p][token] == kNow) blend.tokens.push_back({read.tokens->tokens[token], read.shift + token});
+    }
   }
 }
 
@@ -111,8 +119,6 @@ Result<Blend> blend(PassRunner& runner, const BlendContext& context, TokenSelect
     choose(context, ranking, more, result);
     now.left_out = result.left_out;
   }
-  std::sort(result.tokens.begin(), result.tokens.end(),
-            [](const BlendedToken& a, const BlendedToken& b) { return a.position < b.position; });
   return result;
 }
 

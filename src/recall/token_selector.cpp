@@ -20,6 +20,7 @@ constexpr int kBoundaryTokens = 8;  // at each end of a passage
 
 Ranking selectable(const BlendContext& context) {
   Ranking tokens;
+  tokens.reserve(static_cast<size_t>(context.tokens()));
   for (int p = 0; p < static_cast<int>(context.passages.size()); ++p) {
     if (context.passages[p].exact) continue;
     for (int t = 0; t < context.passages[p].size(); ++t) tokens.push_back({p, t});

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <exception>
 #include <limits>
-#include <numeric>
 
 #include "base/result.h"
 #include "text/gbnf.h"
@@ -25,6 +24,10 @@ Error out_of_range(const char* name, double value, const char* range) {
 Error dead_end() {
   return make_error(ErrorKind::kUnsupported,
                     "no token of the vocabulary can continue the text as the grammar asks");
+}
+
+Error choice_failed(const std::exception& exception) {
+  return make_error(ErrorKind::kInternal, "choosing a token failed: {}", exception.what());
 }
 
 Status check(const SamplingOptions& options) {
@@ -55,12 +58,11 @@ Result<std::unique_ptr<Sampler>> Sampler::make(const Tokenizer& tokenizer, const
   RH_TRY_STATUS(check(options));
   std::unique_ptr<Sampler> sampler(new Sampler(tokenizer.shared_from_this(), options));
   if (!options.grammar.empty() || !options.json_schema.empty()) RH_TRY_STATUS(sampler->make_grammar());
-  if (options.temperature > 0) sampler->make_chain();
   return sampler;
 }
 
 Sampler::Sampler(std::shared_ptr<const Tokenizer> tokenizer, const SamplingOptions& options)
-    : tokenizer_(std::move(tokenizer)), options_(options) {}
+    : tokenizer_(std::move(tokenizer)), options_(options), random_(options.seed) {}
 
 Status Sampler::make_grammar() {
   std::string gbnf = options_.grammar;
@@ -81,24 +83,12 @@ Status Sampler::make_grammar() {
   return make_error(ErrorKind::kInvalidArgument, "grammar: {}", log.last_complaint());
 }
 
-void Sampler::make_chain() {
-  const LibraryLog log;
-  chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
-  if (options_.top_k > 0) llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_k(options_.top_k));
-  if (options_.top_p < 1) llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_p(options_.top_p, 1));
-  if (options_.min_p > 0) llama_sampler_chain_add(chain_.get(), llama_sampler_init_min_p(options_.min_p, 1));
-  llama_sampler_chain_add(chain_.get(), llama_sampler_init_temp(options_.temperature));
-  // libllama reads its default seed as "take a random one"; ours are all fixed.
-  const uint32_t seed = options_.seed == LLAMA_DEFAULT_SEED ? LLAMA_DEFAULT_SEED - 1 : options_.seed;
-  llama_sampler_chain_add(chain_.get(), llama_sampler_init_dist(seed));
-}
-
 std::unique_ptr<Sampler> Sampler::clone() const {
   std::unique_ptr<Sampler> copy(new Sampler(tokenizer_, options_));
-  if (chain_) copy->chain_.reset(llama_sampler_clone(chain_.get()));
   if (grammar_) copy->grammar_.reset(llama_sampler_clone(grammar_.get()));
   copy->window_ = window_;
   copy->counts_ = counts_;
+  copy->random_ = random_;
   return copy;
 }
 
@@ -108,27 +98,59 @@ Result<int32_t> Sampler::sample(std::span<const float> logits) {
     return make_error(ErrorKind::kInvalidArgument, "{} logits for a vocabulary of {} tokens", logits.size(),
                       vocabulary);
   }
-  const std::span<const float> row = penalised(logits.first(vocabulary));
+  const std::span<const float> row = penalised_row(logits.first(vocabulary));
   RH_TRY(const int32_t likeliest, argmax(row));
   try {
-    if (!chain_)
-      return !grammar_ || grammar_allows(likeliest) ? Result<int32_t>(likeliest) : best_allowed(row);
-    RH_TRY(const int32_t drawn, draw(row, /*filter=*/false));
-    return !grammar_ || grammar_allows(drawn) ? Result<int32_t>(drawn) : draw(row, /*filter=*/true);
+    if (options_.temperature == 0 && (!grammar_ || grammar_allows(likeliest))) return likeliest;
+    const std::optional<int32_t> token = choose([&] { ranked_.assign(row); });
+    return token ? Result<int32_t>(*token) : dead_end();
   } catch (const std::exception& exception) {
-    return make_error(ErrorKind::kInternal, "choosing a token failed: {}", exception.what());
+    return choice_failed(exception);
   }
 }
 
-// As llama.cpp: what has been said loses, whatever the sign of its logit.
-std::span<const float> Sampler::penalised(std::span<const float> logits) {
+Result<std::optional<int32_t>> Sampler::sample(const Candidates& candidates) {
+  const bool decide = !candidates.broken && !candidates.tokens.empty() && options_.repetition_penalty >= 1;
+  if (!decide) return std::optional<int32_t>();
+  if (options_.temperature == 0 && !grammar_ && counts_.empty())
+    return std::optional(candidates.tokens.front());
+  // Only a refused draw is spent before the whole row turns out to be needed.
+  const std::optional<std::mt19937> before = grammar_ ? std::optional(random_) : std::nullopt;
+  try {
+    const std::optional<int32_t> token =
+        choose([&] { ranked_.assign(candidates, counts_, options_.repetition_penalty); });
+    if (!token && before) random_ = *before;
+    return token;
+  } catch (const std::exception& exception) {
+    return choice_failed(exception);
+  }
+}
+
+bool Sampler::takes_candidates(size_t count) const {
+  if (options_.repetition_penalty < 1) return false;
+  const bool cuts = options_.top_p < 1 || options_.min_p > 0;
+  return options_.temperature == 0 || cuts ||
+         (options_.top_k > 0 && static_cast<size_t>(options_.top_k) <= count);
+}
+
+std::span<const float> Sampler::penalised_row(std::span<const float> logits) {
   if (options_.repetition_penalty == 1 || counts_.empty()) return logits;
   penalised_.assign(logits.begin(), logits.end());
   for (const auto& [token, count] : counts_) {
     float& logit = penalised_[static_cast<size_t>(token)];
-    logit = logit <= 0 ? logit * options_.repetition_penalty : logit / options_.repetition_penalty;
+    logit = penalised(logit, options_.repetition_penalty);
   }
   return penalised_;
+}
+
+std::optional<int32_t> Sampler::choose(const std::function<void()>& rank) {
+  rank();
+  if (options_.temperature == 0) return best_allowed();
+  const std::optional<int32_t> drawn = ranked_.draw(options_, random_);
+  if (!drawn || !grammar_ || grammar_allows(*drawn)) return drawn;
+  rank();
+  ranked_.keep_allowed(grammar_.get());
+  return ranked_.draw(options_, random_);
 }
 
 bool Sampler::grammar_allows(int32_t token) const {
@@ -148,48 +170,20 @@ bool Sampler::may_end() const {
 
 // The grammar's cost grows with the number of tokens it looks at, so likely ones are tried first, in growing
 // groups.
-Result<int32_t> Sampler::best_allowed(std::span<const float> logits) {
-  std::vector<int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)];
-    const float y = logits[static_cast<size_t>(b)];
-    return x > y || (x == y && a < b);
-  };
-  for (size_t begin = 0, group = 64; begin < ids.size(); begin += group, group *= 16) {
-    group = std::min(group, ids.size() - begin);
-    const auto first = ids.begin() + static_cast<ptrdiff_t>(begin);
-    std::partial_sort(first, first + static_cast<ptrdiff_t>(group), ids.end(), likelier);
-    candidates_.clear();
-    for (size_t i = begin; i < begin + group; ++i) {
-      candidates_.push_back({ids[i], logits[static_cast<size_t>(ids[i])], 0.0f});
+std::optional<int32_t> Sampler::best_allowed() {
+  if (!grammar_) return ranked_.at(0) ? std::optional(ranked_.at(0)->id) : std::nullopt;
+  for (size_t begin = 0, most = 64;; begin += group_.size(), most *= 16) {
+    group_.clear();
+    while (group_.size() < most && ranked_.at(begin + group_.size())) {
+      group_.push_back(*ranked_.at(begin + group_.size()));
     }
-    llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
+    if (group_.empty()) return std::nullopt;
+    llama_token_data_array list{group_.data(), group_.size(), -1, false};
     llama_sampler_apply(grammar_.get(), &list);
-    for (const llama_token_data& candidate : candidates_) {
-      if (candidate.logit != kImpossible) return candidate.id;
+    for (const llama_token_data& token : group_) {
+      if (token.logit != kImpossible) return token.id;
     }
   }
-  return dead_end();
-}
-
-Result<int32_t> Sampler::draw(std::span<const float> logits, bool filter) {
-  candidates_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] != kImpossible) candidates_.push_back({static_cast<int32_t>(i), logits[i], 0.0f});
-  }
-  if (filter) {
-    llama_token_data_array all{candidates_.data(), candidates_.size(), -1, false};
-    llama_sampler_apply(grammar_.get(), &all);
-    std::erase_if(candidates_, [](const llama_token_data& token) { return token.logit == kImpossible; });
-    if (candidates_.empty()) return dead_end();
-  }
-  llama_token_data_array list{candidates_.data(), candidates_.size(), -1, false};
-  llama_sampler_apply(chain_.get(), &list);
-  if (list.selected < 0 || static_cast<size_t>(list.selected) >= list.size) {
-    return make_error(ErrorKind::kInternal, "the sampler chose nothing out of {} tokens", list.size);
-  }
-  return list.data[list.selected].id;
 }
 
 Status Sampler::accept(int32_t token) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "kernels/collective.h"
 #include "kernels/cpu/ggml_graph.h"
+#include "kernels/reference/top_logits.h"
 
 namespace rhapsode::kernels::cpu {
 
@@ -38,6 +39,9 @@ class GgmlBackend final : public Backend {
   }
   Result<std::span<const float>> run(const BatchInput& batch, int recipe) override;
   int fixed_rows() const override { return options_.deterministic ? kDeterministicRows : 0; }
+  bool finds_top_logits() const override { return options_.reference_top_logits; }
+  Result<TopLogits> top_logits(int output) const override;
+  Result<std::span<const float>> whole_rows(int first_output, int count) override;
   uint64_t weight_copy_bytes() const override { return copy_bytes_; }
   std::unique_ptr<PageMemory> new_page_memory() override { return host_page_memory(); }
   std::vector<LayerSpan> layer_spans() const override;
@@ -76,6 +80,9 @@ class GgmlBackend final : public Backend {
   uint64_t copy_bytes_ = 0;
   int64_t run_end_ns_ = 0;
   bool mass_kept_ = false;  // by the last run
+  // Of the last run, if it asked for them.
+  std::vector<reference::SortedLogits> top_logits_;
+  std::span<const float> whole_rows_;
 };
 
 GgmlBackend::GgmlBackend(BackendOptions options)
@@ -210,6 +217,7 @@ Result<GgmlGraph*> GgmlBackend::graph_for(const GraphKey& key) {
 }
 
 Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int recipe) {
+  top_logits_.clear();
   Result<GgmlGraph*> graph = prepare(batch, recipe);
   if (options_.group) {
     const Status agreed = options_.group->agree(graph.ok() ? Status() : Status(graph.error()));
@@ -221,7 +229,33 @@ Result<std::span<const float>> GgmlBackend::run(const BatchInput& batch, int rec
   RH_TRY_STATUS(result);
   RH_TRY_STATUS(attention_context_.exchanged);
   run_end_ns_ = options_.layer_times ? now_ns() : 0;
-  return result->first(result->size() / outputs_.size() * batch.output_rows.size());
+  const size_t width = result->size() / outputs_.size();
+  const std::span<const float> rows = result->first(width * batch.output_rows.size());
+  if (batch.top_logits_of == 0) return rows;
+  for (size_t begin = 0; begin < rows.size(); begin += width) {
+    const auto vocabulary = static_cast<size_t>(batch.top_logits_of);
+    top_logits_.push_back(reference::top_logits(rows.subspan(begin, vocabulary)));
+  }
+  whole_rows_ = rows;
+  return std::span<const float>();
+}
+
+Result<TopLogits> GgmlBackend::top_logits(int output) const {
+  if (output < 0 || static_cast<size_t>(output) >= top_logits_.size()) {
+    return make_error(ErrorKind::kInternal, "the last pass found no largest logits of row {}", output);
+  }
+  const reference::SortedLogits& top = top_logits_[static_cast<size_t>(output)];
+  return TopLogits{top.tokens, top.logits, top.exp_sum, top.possible, top.broken};
+}
+
+Result<std::span<const float>> GgmlBackend::whole_rows(int first_output, int count) {
+  if (first_output < 0 || count < 0 || static_cast<size_t>(first_output + count) > top_logits_.size()) {
+    return make_error(ErrorKind::kInternal, "the last pass kept no output rows {} to {}", first_output,
+                      first_output + count - 1);
+  }
+  if (count == 0) return std::span<const float>();
+  const size_t width = whole_rows_.size() / top_logits_.size();
+  return whole_rows_.subspan(static_cast<size_t>(first_output) * width, static_cast<size_t>(count) * width);
 }
 
 Result<GgmlGraph*> GgmlBackend::prepare(const BatchInput& batch, int recipe) {

@@ -6,17 +6,26 @@ namespace rhapsode::kernels::cuda {
 
 namespace {
 
-template <KvType type>
-using Ring64 = RingConfig<type, 64, 3, 6, true>;
-template <KvType type>
-using Ring128 = RingConfig<type, 128, 2, 4, true>;
+template <KvType type, bool plain>
+using Ring64 = RingConfig<type, 64, 3, 1, 6, false, plain>;
+template <KvType type, bool plain>
+using Ring128 = RingConfig<type, 128, 2, 2, 2, true, plain>;
 
-template <KvType type>
+template <KvType type, bool plain>
 void launch_of_dimension(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {
   if (attend.shape.head_dim == 64) {
-    launch_ring<Ring64<type>>(attend, schedule, stream);
+    launch_ring<Ring64<type, plain>>(attend, schedule, stream);
   } else {
-    launch_ring<Ring128<type>>(attend, schedule, stream);
+    launch_ring<Ring128<type, plain>>(attend, schedule, stream);
+  }
+}
+
+template <KvType type>
+void launch_of_type(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {
+  if (attend.soft_cap == 0 && 2 * attend.pairs == attend.shape.head_dim && !attend.adjacent) {
+    launch_of_dimension<type, true>(attend, schedule, stream);
+  } else {
+    launch_of_dimension<type, false>(attend, schedule, stream);
   }
 }
 
@@ -44,9 +53,9 @@ size_t ring_workspace_bytes(const KvShape& shape, int tile_count, int splits) {
 
 void attend_ring(const DeviceAttend& attend, const RingSchedule& schedule, cudaStream_t stream) {
   if (attend.shape.type == KvType::kF16) {
-    launch_of_dimension<KvType::kF16>(attend, schedule, stream);
+    launch_of_type<KvType::kF16>(attend, schedule, stream);
   } else {
-    launch_of_dimension<KvType::kBF16>(attend, schedule, stream);
+    launch_of_type<KvType::kBF16>(attend, schedule, stream);
   }
 }
 

@@ -38,56 +38,79 @@ struct Turns {
   }
 };
 
-// What takes a warpgroup's 64 queries through the pages of the ring, tile after tile.
+// What takes a warpgroup's 64 queries through the steps of the ring, tile after tile.
 template <class C>
 struct RingReader {
+  using Scores = typename RingState<C>::Scores;
   const WideParameters& p;
   RingMemory<C>& memory;
   Turns<C> turns;
-  int i = 0;  // the page at hand, over all tiles
+  int i = 0;  // steps of keys taken, over all tiles; with the ends of tiles
+  int v = 0;  // of values; these have no ends
 
-  __device__ __forceinline__ const RingPage& wait_page() const {
-    wait_barrier(memory.full[i % C::kStages], i / C::kStages & 1);
+  __device__ __forceinline__ const RingPage* wait_keys() const {
+    wait_barrier(memory.of_keys.full[i % C::kStages], i / C::kStages & 1);
     return memory.infos[i % C::kStages];
   }
-  __device__ __forceinline__ void release(int page) const {
+  __device__ __forceinline__ uint32_t wait_values() const {
+    wait_barrier(memory.of_values.full[v % C::kStages], v / C::kStages & 1);
+    return shared_address(memory.values[v % C::kStages]);
+  }
+  __device__ __forceinline__ uint32_t keys() const { return shared_address(memory.keys[i % C::kStages]); }
+  __device__ __forceinline__ void release(uint64_t& empty) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(memory.empty[page % C::kStages]);
+    if (threadIdx.x % 32 == 0) arrive(empty);
   }
-  __device__ __forceinline__ uint32_t keys(int page) const {
-    return shared_address(memory.pages[page % C::kStages][0]);
-  }
-  __device__ __forceinline__ uint32_t values(int page) const {
-    return shared_address(memory.pages[page % C::kStages][1]);
+  __device__ __forceinline__ void release_keys() { release(memory.of_keys.empty[i++ % C::kStages]); }
+  __device__ __forceinline__ void release_values() { release(memory.of_values.empty[v++ % C::kStages]); }
+
+  __device__ __forceinline__ void adjust(const RingPage* pages, const float* mine, Scores& scores) const {
+    if constexpr (!C::kPlain) {
+      if (p.soft_cap > 0) cap_scores(p.soft_cap, scores);
+    }
+    hide_unseen<C, 0>(p, pages[0], mine, scores);
+    if constexpr (C::kStep > 1) hide_unseen<C, 1>(p, pages[1], mine, scores);
   }
 
   // The pages of one tile; the warp's queries begin at `mine`, of this lane's first row.
   __device__ __forceinline__ void read_tile(const float* mine, RingState<C>& state) {
-    const RingPage& first = wait_page();
-    if (first.reference.data == nullptr) return release(i++);
-    float scores[8][4] = {};
+    const RingPage* pages = wait_keys();
+    if (pages[0].reference.data == nullptr) return release_keys();
+    Scores scores = {};
     float keep[2] = {1.0f, 1.0f};
-    state.turn_to(p, mine, first.reference.shift_row);
-    state.begin_scores(keys(i), scores);
+    state.turn_to(p, mine, pages[0].reference.shift_row);
+    publish_shared();
+    hold(scores);
+    open_products();
+    state.begin_scores(keys(), scores);
     wait_products<0>();
     hold(scores);
-    adjust_scores(p, first, state.position, scores);
+    adjust(pages, mine, scores);
+    release_keys();
     state.soften(scores, keep);
     state.pack(scores);
-    for (++i;; ++i) {
-      const RingPage& page = wait_page();
-      if (page.reference.data == nullptr) break;
-      state.turn_to(p, mine, page.reference.shift_row);
+    for (;;) {
+      pages = wait_keys();
+      if (pages[0].reference.data == nullptr) break;
+      state.turn_to(p, mine, pages[0].reference.shift_row);
+      publish_shared();
+      hold(scores);
+      hold(state.out);
       turns.take();
-      state.begin_scores(keys(i), scores);
-      state.begin_values(values(i - 1));
+      open_products();
+      state.begin_scores(keys(), scores);
+      const uint32_t values = wait_values();  // which the scores' products leave time for
+      publish_shared();
+      state.begin_values(values);
       turns.pass();
       wait_products<1>();
       hold(scores);
-      adjust_scores(p, page, state.position, scores);
+      adjust(pages, mine, scores);
+      release_keys();
       const bool moved = state.soften(scores, keep);
-      // Waiting in two branches keeps the wait behind the probabilities, where one would be moved up.
-      if (moved) {
+      // Waiting in two branches keeps the wait behind the probabilities and their sums (never below zero),
+      // where one would be moved up: these are to be had while values are multiplied.
+      if (moved || state.sum[0] + state.sum[1] < 0.0f) {
         wait_products<0>();
         hold(state.out);
         state.rescale(keep);
@@ -95,14 +118,18 @@ struct RingReader {
         wait_products<0>();
         hold(state.out);
       }
-      release(i - 1);
+      release_values();
       state.pack(scores);
     }
-    state.begin_values(values(i - 1));
+    const uint32_t values = wait_values();
+    publish_shared();
+    hold(state.out);
+    open_products();
+    state.begin_values(values);
     wait_products<0>();
     hold(state.out);
-    release(i - 1);
-    release(i++);
+    release_values();
+    release_keys();
   }
 };
 
@@ -126,8 +153,10 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   auto& memory = *reinterpret_cast<RingMemory<C>*>(shared);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < C::kStages; ++stage) {
-      make_barrier(memory.full[stage], kCopyingWarps);
-      make_barrier(memory.empty[stage], C::kGroups * kGroupThreads / 32);
+      for (auto* ring : {&memory.of_keys, &memory.of_values}) {
+        make_barrier(ring->full[stage], kGroupThreads + 1);
+        make_barrier(ring->empty[stage], C::kGroups * kGroupThreads / 32);
+      }
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -136,7 +165,6 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(C::kCopyRegisters));
     RingWriter<C> writer{p, memory};
     for_each_part(p, [&](const RingPart& part) { writer.write_part(part); });
-    writer.template announce<0>();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(C::kProductRegisters));
     const int first = static_cast<int>(threadIdx.x / 32 - kCopyingWarps) * 16;  // of this warp's queries
@@ -146,10 +174,6 @@ __global__ void __launch_bounds__(C::kThreads, 1)
       const DeviceTile& tile = part.tile;
       load_queries(p, tile, part.kv_head, first, memory);
       RingState<C> state;
-      for (int h = 0; h < 2; ++h) {
-        const int m = first + threadIdx.x % 32 / 4 + 8 * h;
-        state.position[h] = p.plan.positions[tile.row_begin + min(m / p.group, tile.row_count - 1)];
-      }
       reader.read_tile(memory.queries[first + threadIdx.x % 32 / 4], state);
       if (p.schedule.splits > 1) {
         store_partial(p, part.item, first, state);

@@ -34,11 +34,14 @@ Status Attention::reserve(const PlanSizes& sizes) {
   const size_t lse_bytes = static_cast<size_t>(sizes.rows) * static_cast<size_t>(most_heads_) * sizeof(float);
   RH_TRY_STATUS(lse_.reserve(lse_bytes, "sums of attention: lower --batch"));
   if (!can_stream(shape_)) return {};
-  const AttendSplits cut = splits(sizes);
-  // Narrow and wide tiles are read one after another, in the same room.
-  const size_t narrow = stream_workspace_bytes(shape_, most_heads_, sizes.narrow_tiles, cut.narrow);
-  const size_t wide = ring_workspace_bytes(shape_, sizes.wide_tiles, cut.wide);
-  return partials_.reserve(std::max(narrow, wide), "partial results of attention");
+  // Narrow and wide tiles, and layers, are read one after another, in the same room.
+  size_t bytes = 0;
+  for (const PlanSizes& tiles : {sizes, of_outputs(sizes)}) {
+    const AttendSplits cut = splits(tiles);
+    bytes = std::max({bytes, stream_workspace_bytes(shape_, most_heads_, tiles.narrow_tiles, cut.narrow),
+                      ring_workspace_bytes(shape_, tiles.wide_tiles, cut.wide)});
+  }
+  return partials_.reserve(bytes, "partial results of attention");
 }
 
 AttendSplits Attention::splits(const PlanSizes& sizes) const {

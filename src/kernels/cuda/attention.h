@@ -47,6 +47,10 @@ class Attention {
   }
   // [rows][heads]: the sums that add_mass() goes by.
   float* lse() const { return lse_.as<float>(); }
+  // Parts that add_mass() cuts a sequence's queries into.
+  int mass_parts_of_queries(const PlanSizes& sizes) const {
+    return mass_query_parts(shape_, most_heads_, sizes);
+  }
   // After run() of the same call: also sums up where attention went.
   void add_mass(DeviceAttend call, const MassTarget& target, cudaStream_t stream);
 

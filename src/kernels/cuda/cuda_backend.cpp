@@ -21,6 +21,7 @@
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rope_tables.h"
 #include "kernels/cuda/shard_merge.h"
+#include "kernels/cuda/top_finder.h"
 #include "kernels/cuda/weight_store.h"
 #include "kernels/shard_exchange.h"
 
@@ -48,6 +49,9 @@ class CudaBackend final : public Backend {
   int fixed_rows() const override { return 0; }
   bool scores_targets() const override { return true; }
   bool pools_outputs() const override { return true; }
+  bool finds_top_logits() const override { return true; }
+  Result<TopLogits> top_logits(int output) const override { return top_.of(output); }
+  Result<std::span<const float>> whole_rows(int first_output, int count) override;
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
   std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(options_.device); }
   bool searches_codes() const override { return true; }
@@ -135,12 +139,14 @@ class CudaBackend final : public Backend {
   DeviceBuffer activations_;
   std::vector<size_t> slot_offsets_;
   PinnedBuffer result_;
+  TopFinder top_;
   DeviceBuffer targets_;
   DeviceBuffer scores_;
   DeviceBuffer mass_;
   DeviceBuffer shares_;                              // of attention, of every shard
   std::vector<std::vector<double>> mass_per_token_;  // of each sequence
   bool mass_kept_ = false;                           // by the last run
+  MassTarget mass_target_;
   LayerClock clock_;
   OpClock* op_clock_ = nullptr;
   PassGraphs graphs_;
@@ -220,6 +226,7 @@ Status CudaBackend::place(const Program& program) {
 // waiting, and allocating waits for kernels that may be waiting for other shards.
 Result<const Program*> CudaBackend::prepare(const BatchInput& batch, int recipe) {
   RH_TRY_STATUS(check(cudaStreamSynchronize(stream_), "a pass before this one"));
+  top_.begin(batch.top_logits_of);
   RH_TRY(const Program* const program, program_of(recipe));
   RH_TRY_STATUS(upload(batch));
   RH_TRY_STATUS(place(*program));
@@ -269,6 +276,10 @@ Status CudaBackend::launch(const Program& program) {
     if (op_clock_) mark(program, op);
     RH_TRY_STATUS(execute(program, op));
   }
+  if (top_.wanted()) {
+    if (op_clock_) op_clock_->mark("largest logits", 0, stream_);
+    top_.find(stream_);
+  }
   return check(cudaGetLastError(), "starting a kernel");
 }
 
@@ -291,26 +302,40 @@ PassKey CudaBackend::pass_key(int recipe) const {
   key.sizes = packer_.sizes();
   key.sizes.most_references = 0;  // decides the splits and nothing else
   key.splits = attention_.splits(packer_.sizes());
-  key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),
-                 attention_.rooms()[0], attention_.rooms()[1],   attention_.rooms()[2]};
+  key.output_splits = attention_.splits(of_outputs(packer_.sizes()));
+  key.top_logits_of = top_.vocabulary();
+  key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),  attention_.rooms()[0],
+                 attention_.rooms()[1], attention_.rooms()[2],   top_.rooms()[0], top_.rooms()[1]};
   return key;
 }
 
 Status CudaBackend::begin_mass(bool wanted) {
   mass_kept_ = wanted;
   if (!wanted) return {};
-  const size_t bytes = static_cast<size_t>(packer_.reference_count()) * kPageTokens * sizeof(double);
+  const PlanSizes& sizes = packer_.sizes();
+  mass_target_ = {};
+  mass_target_.sequences = plan_.at<const DeviceSequence>(packer_.offsets().sequences);
+  mass_target_.shared = plan_.at<const DeviceList>(packer_.offsets().lists);
+  mass_target_.runs = plan_.at<const DevicePageRun>(packer_.offsets().runs);
+  mass_target_.run_count = sizes.runs;
+  mass_target_.references = packer_.reference_count();
+  mass_target_.query_parts = attention_.mass_parts_of_queries(sizes);
+  const auto parts = static_cast<size_t>(mass_parts(options_.kv, mass_target_.query_parts));
+  const size_t bytes = parts * static_cast<size_t>(mass_target_.references) * kPageTokens * sizeof(double);
   if (bytes == 0) return {};
   RH_TRY_STATUS(mass_.reserve(bytes, "attention mass"));
+  mass_target_.sums = mass_.as<double>();
   return check(cudaMemsetAsync(mass_.as<void>(), 0, bytes, stream_), "clearing attention mass");
 }
 
 Status CudaBackend::read_mass(const BatchPlan& plan) {
+  finish_mass(options_.kv, mass_target_, stream_);
   std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
   if (!packed.empty()) {
-    RH_TRY_STATUS(check(
-        cudaMemcpy(packed.data(), mass_.as<void>(), packed.size() * sizeof(double), cudaMemcpyDeviceToHost),
-        "copying attention mass"));
+    RH_TRY_STATUS(check(cudaMemcpyAsync(packed.data(), mass_.as<void>(), packed.size() * sizeof(double),
+                                        cudaMemcpyDeviceToHost, stream_),
+                        "copying attention mass"));
+    RH_TRY_STATUS(wait());
   }
   mass_per_token_.resize(plan.sequences.size());
   for (size_t s = 0; s < plan.sequences.size(); ++s) {
@@ -363,6 +388,7 @@ Status CudaBackend::pool(const RowShape& shape, const float* rows, std::span<con
 // Room for what result_of() takes; refuses what does not fit together.
 Status CudaBackend::reserve_results(const Program& program, const BatchInput& batch) {
   RowShape shape = shape_of(program, program.result);
+  if (top_.wanted()) return top_.reserve(shape, floats(program, program.result));
   if (!batch.pools.empty()) {
     shape.rows = static_cast<int>(batch.pools.size());
     RH_TRY_STATUS(targets_.reserve((batch.pools.size() + 1) * sizeof(int32_t), "pools of output rows"));
@@ -396,6 +422,10 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program, co
     from = scores_.as<const float>();
     shape.features = 1;
   }
+  if (top_.wanted()) {
+    RH_TRY_STATUS(top_.copy(stream_));
+    shape.rows = 0;
+  }
   const size_t values = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.features);
   if (values > 0) {
     RH_TRY_STATUS(
@@ -410,6 +440,13 @@ Result<std::span<const float>> CudaBackend::result_of(const Program& program, co
     op_clock_->read();
   }
   return std::span<const float>(reinterpret_cast<const float*>(result_.data()), values);
+}
+
+Result<std::span<const float>> CudaBackend::whole_rows(int first_output, int count) {
+  const DeviceScope scope(options_.device);
+  RH_TRY(const std::span<const float> rows, top_.fetch(first_output, count, stream_));
+  RH_TRY_STATUS(wait());
+  return rows;
 }
 
 Status CudaBackend::multiply(const Program& program, const Op& op) {
@@ -447,7 +484,10 @@ Status CudaBackend::exchange(DeviceAttend& call, DeviceValue out) {
 Status CudaBackend::attend(const Program& program, const Op& op) {
   const AttendLayer& layer = options_.layers[op.layer];
   const PlanOffsets& offsets = packer_.offsets();
-  const PlanSizes& sizes = packer_.sizes();
+  // Mass is summed, and shares are exchanged, of all rows.
+  const bool outputs_only = op.outputs_only && !mass_kept_ && !options_.group;
+  const PlanSizes sizes = outputs_only ? of_outputs(packer_.sizes()) : packer_.sizes();
+  const size_t tiles = outputs_only ? offsets.output_tiles : offsets.tiles;
   DeviceAttend call;
   call.shape = options_.kv;
   call.plan.rows = sizes.rows;
@@ -486,16 +526,10 @@ Status CudaBackend::attend(const Program& program, const Op& op) {
     call.out = {own, Element::kF32};
     call.lse = own + int64_t{sizes.rows} * call.heads * call.shape.head_dim;
   }
-  attention_.run(call, sizes, plan_.at<const DeviceTile>(offsets.tiles), stream_);
+  attention_.run(call, sizes, plan_.at<const DeviceTile>(tiles), stream_);
   if (options_.group) RH_TRY_STATUS(exchange(call, out));
   if (!mass_kept_) return {};
-  MassTarget target;
-  target.sequences = plan_.at<const DeviceSequence>(offsets.sequences);
-  target.sequence_count = sizes.sequences;
-  target.shared = plan_.at<const DeviceList>(offsets.lists);
-  target.most_references = sizes.most_references;
-  target.mass = mass_.as<double>();
-  attention_.add_mass(call, target, stream_);
+  attention_.add_mass(call, mass_target_, stream_);
   return {};
 }
 

@@ -1,9 +1,11 @@
 #include "kernels/cuda/device_page_memory.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
+#include "kernels/cuda/attend.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/device_scope.h"
@@ -22,10 +24,21 @@ constexpr size_t kFewestGathered = 8;
 // Of so many blocks one is summed on both sides of the bus.
 constexpr size_t kSummedOneIn = 16;
 constexpr size_t kUnit = 16;  // bytes a kernel moves at a time
+// Copies within the GPU's memory take all of it, whatever their size.
+constexpr GatherShape kWithin{2 * kProcessors, 512, true};
 
+bool in_units(const void* to, const void* from, size_t bytes) {
+  return (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % kUnit == 0;
+}
 bool in_units(const PageMemory::CopyIn& copy) {
-  const auto addresses = reinterpret_cast<uintptr_t>(copy.to) | reinterpret_cast<uintptr_t>(copy.from.data());
-  return (addresses | copy.from.size()) % kUnit == 0;
+  return in_units(copy.to, copy.from.data(), copy.from.size());
+}
+
+// Enough blocks of one size to let one kernel copy them all.
+bool can_copy_at_once(std::span<const PageMemory::CopyWithin> copies) {
+  return copies.size() >= kFewestGathered && std::ranges::all_of(copies, [&](const auto& one) {
+           return one.bytes == copies.front().bytes && in_units(one.to, one.from, one.bytes);
+         });
 }
 
 class DevicePageMemory final : public PageMemory {
@@ -81,6 +94,12 @@ class DevicePageMemory final : public PageMemory {
   Status copy_all_within(std::span<const CopyWithin> copies) override {
     std::lock_guard lock(mutex_);
     const DeviceScope scope(device_);
+    if (can_copy_at_once(copies)) {
+      std::vector<GatherPage> pages;
+      for (const CopyWithin& one : copies) pages.push_back({one.from, one.to});
+      RH_TRY_STATUS(gather(pages, copies.front().bytes, kWithin));
+      return finish();
+    }
     for (const CopyWithin& one : copies) {
       RH_TRY_STATUS(start(one.to, one.from, one.bytes, cudaMemcpyDeviceToDevice));
     }
@@ -93,7 +112,7 @@ class DevicePageMemory final : public PageMemory {
  private:
   Status carry_in(std::span<const CopyIn> copies);
   static bool can_gather(std::span<const CopyIn> copies);
-  Status gather(std::span<const CopyIn> copies);
+  Status gather(std::span<const GatherPage> pages, size_t page_bytes, const GatherShape& shape);
   std::vector<size_t> choose_summed(std::span<const CopyIn> copies);
   Status start_sums(std::span<const CopyIn> copies, std::span<const size_t> chosen);
 
@@ -115,7 +134,7 @@ class DevicePageMemory final : public PageMemory {
   std::mutex mutex_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer region_;
-  // Of copies into the device, which run one after the other.
+  // Of copies into the device and within it, which run one after the other.
   PinnedBuffer list_, arrived_;
   DeviceBuffer device_list_, sums_;
   size_t next_summed_ = 0;
@@ -123,7 +142,9 @@ class DevicePageMemory final : public PageMemory {
 
 Status DevicePageMemory::carry_in(std::span<const CopyIn> copies) {
   if (can_gather(copies)) {
-    RH_TRY_STATUS(gather(copies));
+    std::vector<GatherPage> pages;
+    for (const CopyIn& one : copies) pages.push_back({one.from.data(), one.to});
+    RH_TRY_STATUS(gather(pages, copies.front().from.size(), {}));
   } else {
     for (const CopyIn& one : copies) {
       RH_TRY_STATUS(start(one.to, one.from.data(), one.from.size(), cudaMemcpyHostToDevice));
@@ -162,16 +183,14 @@ bool DevicePageMemory::can_gather(std::span<const CopyIn> copies) {
   return true;
 }
 
-Status DevicePageMemory::gather(std::span<const CopyIn> copies) {
-  const size_t bytes = copies.size() * sizeof(GatherPage);
-  RH_TRY_STATUS(list_.reserve(bytes, "a list of pages"));
-  RH_TRY_STATUS(device_list_.reserve(bytes, "a list of pages"));
-  auto* list = reinterpret_cast<GatherPage*>(list_.data());
-  for (size_t i = 0; i < copies.size(); ++i) list[i] = {copies[i].from.data(), copies[i].to};
-  RH_TRY_STATUS(start(device_list_.as<void>(), list, bytes, cudaMemcpyHostToDevice));
-  const GatherCall call{device_list_.as<const GatherPage>(), static_cast<int64_t>(copies.size()),
-                        copies.front().from.size()};
-  return check(gather_pages(call, {}, stream_), "gathering pages");
+Status DevicePageMemory::gather(std::span<const GatherPage> pages, size_t page_bytes,
+                                const GatherShape& shape) {
+  RH_TRY_STATUS(list_.reserve(pages.size_bytes(), "a list of pages"));
+  RH_TRY_STATUS(device_list_.reserve(pages.size_bytes(), "a list of pages"));
+  std::memcpy(list_.data(), pages.data(), pages.size_bytes());
+  RH_TRY_STATUS(start(device_list_.as<void>(), list_.data(), pages.size_bytes(), cudaMemcpyHostToDevice));
+  const GatherCall call{device_list_.as<const GatherPage>(), static_cast<int64_t>(pages.size()), page_bytes};
+  return check(gather_pages(call, shape, stream_), "gathering pages");
 }
 
 // Every sixteenth, from another one on each time.

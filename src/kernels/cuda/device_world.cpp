@@ -111,16 +111,20 @@ DevicePlan device_plan(const PlanPacker& packer, const DeviceBuffer& buffer, int
 std::vector<std::vector<double>> mass_of(const testing::World& world, const DeviceAttend& call,
                                          const PlanPacker& packer, const DeviceBuffer& plan) {
   const size_t count = static_cast<size_t>(packer.reference_count()) * kPageTokens;
-  DeviceBuffer mass;
-  must(mass.allocate(count * sizeof(double), "mass"));
-  EXPECT_EQ(cudaMemset(mass.as<void>(), 0, count * sizeof(double)), cudaSuccess);
   MassTarget target;
   target.sequences = plan.at<const DeviceSequence>(packer.offsets().sequences);
-  target.sequence_count = packer.sizes().sequences;
   target.shared = plan.at<const DeviceList>(packer.offsets().lists);
-  target.most_references = packer.sizes().most_references;
-  target.mass = mass.as<double>();
+  target.runs = plan.at<const DevicePageRun>(packer.offsets().runs);
+  target.run_count = packer.sizes().runs;
+  target.references = packer.reference_count();
+  target.query_parts = mass_query_parts(world.shape, world.layer.heads, packer.sizes());
+  const auto parts = static_cast<size_t>(mass_parts(world.shape, target.query_parts));
+  DeviceBuffer mass;
+  must(mass.allocate(parts * count * sizeof(double), "mass"));
+  EXPECT_EQ(cudaMemset(mass.as<void>(), 0, parts * count * sizeof(double)), cudaSuccess);
+  target.sums = mass.as<double>();
   attend_mass(call, target, nullptr);
+  finish_mass(world.shape, target, nullptr);
   std::vector<double> packed(count);
   EXPECT_EQ(cudaMemcpy(packed.data(), mass.as<void>(), count * sizeof(double), cudaMemcpyDeviceToHost),
             cudaSuccess);
@@ -143,7 +147,7 @@ DeviceResult run_device(testing::World& world, const DeviceRun& run) {
   const DevicePages pages(world.plan, world.shape);
   const std::vector<int32_t> tokens(static_cast<size_t>(world.rows()));
   PlanPacker packer(world.shape.layers, {1, run.tile_rows, 0});  // every tile is a wide one
-  packer.pack({tokens, &pages.plan(), {}});
+  packer.pack({tokens, &pages.plan(), {}, run.mass});
   DeviceBuffer plan;
   must(plan.allocate(packer.bytes().size(), "a plan"));
   must(plan.upload(packer.bytes()));

@@ -1,5 +1,5 @@
-// Scattered pages from pinned memory of the host into pages of the device, by a kernel that reads the host's
-// memory itself: no copy a page, so small pages cross as fast as large ones.
+// Scattered pages from pinned memory of the host, or from the device itself, into pages of the device, by a
+// kernel that reads them where they lie: no copy a page, so small pages cross as fast as large ones.
 //
 // Every page has the same number of bytes, a multiple of 16, and both ends lie on 16 bytes. The copy's
 // threads are few: what they wait for is the bus, and the rest of the GPU computes meanwhile. With `sums` the
@@ -15,7 +15,7 @@
 namespace rhapsode::kernels::cuda {
 
 struct GatherPage {
-  const std::byte* from = nullptr;  // pinned
+  const std::byte* from = nullptr;  // pinned, or on the device
   std::byte* to = nullptr;          // device
 };
 

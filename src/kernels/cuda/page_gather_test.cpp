@@ -119,5 +119,37 @@ TEST(DevicePageMemory, CopiesManyBlocksFromAnyMemory) {
   }
 }
 
+// Few of them, many of one size, and sizes that no kernel copies.
+TEST(DevicePageMemory, CopiesManyBlocksWithin) {
+  RH_REQUIRE_GPU();
+  for (const size_t block_bytes : {size_t{16}, size_t{786'432}, size_t{1'001}}) {
+    for (const size_t blocks : {size_t{3}, size_t{40}}) {
+      SCOPED_TRACE(block_bytes * blocks);
+      const std::unique_ptr<PageMemory> memory = device_page_memory();
+      const auto region = memory->reserve(2 * blocks * block_bytes);
+      ASSERT_TRUE(region.ok()) << region.error().message;
+      std::vector<std::byte> bytes(blocks * block_bytes);
+      std::mt19937 random(5);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      ASSERT_TRUE(memory->copy_in(*region, bytes).ok());
+      std::vector<size_t> order(blocks);
+      std::iota(order.begin(), order.end(), size_t{0});
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<PageMemory::CopyWithin> copies;
+      for (size_t i = 0; i < blocks; ++i) {
+        copies.push_back(
+            {*region + i * block_bytes, *region + (blocks + order[i]) * block_bytes, block_bytes});
+      }
+      const Status copied = memory->copy_all_within(copies);
+      ASSERT_TRUE(copied.ok()) << copied.error().message;
+      for (size_t i = 0; i < blocks; ++i) {
+        std::vector<std::byte> arrived(block_bytes);
+        ASSERT_TRUE(memory->copy_out(copies[i].to, arrived).ok());
+        ASSERT_EQ(std::memcmp(arrived.data(), bytes.data() + i * block_bytes, block_bytes), 0) << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rhapsode::kernels::cuda

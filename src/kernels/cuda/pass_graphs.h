@@ -24,7 +24,9 @@ struct PassKey {
   PlanOffsets offsets;
   PlanSizes sizes;
   AttendSplits splits;
-  std::array<const void*, 6> buffers{};
+  AttendSplits output_splits;
+  int32_t top_logits_of = 0;
+  std::array<const void*, 8> buffers{};
 
   bool operator==(const PassKey&) const = default;
 };

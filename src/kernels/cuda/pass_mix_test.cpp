@@ -14,6 +14,7 @@
 #include "kernels/cuda/nccl_library.h"
 #include "kernels/cuda/sharded_cuda.h"
 #include "kernels/element.h"
+#include "kernels/reference/top_logits.h"
 
 namespace rhapsode::kernels::cuda {
 namespace {
@@ -128,6 +129,10 @@ class Side {
     return backend_->run(batch, recipes_[goal]);
   }
   Result<std::span<const double>> mass(int sequence) const { return backend_->mass_per_token(sequence); }
+  Result<TopLogits> top_logits(int output) const { return backend_->top_logits(output); }
+  Result<std::span<const float>> whole_rows(int first, int count) {
+    return backend_->whole_rows(first, count);
+  }
 
  private:
   void fail(const Error& error) { ADD_FAILURE() << error.message; }
@@ -229,6 +234,7 @@ struct Pass {
   bool scored = false;
   bool fills_context = false;
   bool mass = false;
+  int32_t top_logits_of = 0;
   std::vector<int> read;  // pages of the context, one after the other for their reader
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
@@ -244,6 +250,8 @@ Pass random_pass(Random& random) {
   pass.sequences = uniform(random, 0, 2) == 0 ? uniform(random, 2, kMostSequences) : 1;
   pass.scored = pass.goal == kLogits && uniform(random, 0, 1) == 0;
   pass.outputs = pass.scored ? pass.rows : uniform(random, 0, 1);
+  constexpr int32_t kTopLogitsOf[] = {0, 0, 1, 300, kVocabulary};
+  if (pass.goal == kLogits && !pass.scored) pass.top_logits_of = kTopLogitsOf[uniform(random, 0, 4)];
   const int reads = kReads[uniform(random, 0, std::size(kReads) - 1)];
   for (int i = 0; i < reads; ++i) pass.read.push_back(uniform(random, 0, kContextPages - 1));
   return pass;
@@ -289,6 +297,23 @@ BatchPlan plan_of(Side& side, const Pass& pass) {
   return plan;
 }
 
+// The largest logits against the rows that they were found in; those rows.
+Result<std::span<const float>> checked_rows(Side& side, const Pass& pass, int outputs) {
+  for (int output = 0; output < outputs; ++output) {
+    RH_TRY(const std::span<const float> row, side.whole_rows(output, 1));
+    const auto expected = reference::top_logits(row.first(static_cast<size_t>(pass.top_logits_of)));
+    RH_TRY(const TopLogits top, side.top_logits(output));
+    EXPECT_TRUE(std::ranges::equal(top.tokens, expected.tokens));
+    EXPECT_TRUE(std::ranges::equal(top.logits, expected.logits));
+    EXPECT_NEAR(top.exp_sum, expected.exp_sum, 1e-10 * expected.exp_sum);
+    EXPECT_EQ(top.possible, expected.possible);
+    EXPECT_FALSE(top.broken);
+  }
+  EXPECT_FALSE(side.top_logits(outputs).ok());
+  EXPECT_FALSE(side.whole_rows(0, outputs + 1).ok());
+  return side.whole_rows(0, outputs);
+}
+
 Result<std::vector<float>> run(Side& side, const Pass& pass) {
   const BatchPlan plan = plan_of(side, pass);
   RH_TRY_STATUS(validate(plan, side.kv()));
@@ -296,8 +321,12 @@ Result<std::vector<float>> run(Side& side, const Pass& pass) {
   for (int s = 0; s < pass.sequences; ++s) {
     for (int row = pass.rows - pass.outputs; row < pass.rows; ++row) outputs.push_back(s * pass.rows + row);
   }
-  RH_TRY(const std::span<const float> result,
-         side.run({pass.tokens, &plan, outputs, pass.mass, pass.targets}, pass.goal));
+  RH_TRY(std::span<const float> result,
+         side.run({pass.tokens, &plan, outputs, pass.mass, pass.targets, {}, pass.top_logits_of}, pass.goal));
+  if (pass.top_logits_of > 0) {
+    EXPECT_TRUE(result.empty());
+    RH_TRY(result, checked_rows(side, pass, static_cast<int>(outputs.size())));
+  }
   for (int i = 0; pass.fills_context && i < kContextPages; ++i) side.context_page(i)->count = kPageTokens;
   std::vector<float> all(result.begin(), result.end());
   for (int s = 0; pass.mass && s < pass.sequences; ++s) {

@@ -33,6 +33,15 @@ struct DeviceList {
   int32_t count;
 };
 
+// Pages of a sequence's shared list that lie side by side in one frame.
+struct DevicePageRun {
+  int32_t sequence;
+  int32_t begin;  // in `references`
+  int32_t count;  // at most kMostRunPages
+  int32_t padding;
+};
+inline constexpr int kMostRunPages = 8;
+
 struct DeviceSequence {
   int32_t row_begin;
   int32_t row_count;
@@ -58,6 +67,8 @@ struct PlanOffsets {
   size_t references = 0;    // DeviceReference [references]
   size_t gathered = 0;      // int32 [gathered pages][64]
   size_t tiles = 0;         // DeviceTile [narrow tiles + wide tiles]
+  size_t output_tiles = 0;  // likewise, of output rows only
+  size_t runs = 0;          // DevicePageRun [runs]
   size_t bytes = 0;
 
   bool operator==(const PlanOffsets&) const = default;
@@ -79,8 +90,21 @@ struct PlanSizes {
   // Tiles of sequences with few rows, and of those with many; the latter lie behind the former.
   int narrow_tiles = 0;
   int wide_tiles = 0;
+  // The same of output rows alone.
+  int narrow_output_tiles = 0;
+  int wide_output_tiles = 0;
+  // Of passes that keep attention mass; 0 in others.
+  int runs = 0;
+  int most_rows = 0;  // of one sequence
 
   bool operator==(const PlanSizes&) const = default;
 };
+
+// For a layer of which only output rows are read: their tiles in place of those of all rows.
+inline PlanSizes of_outputs(PlanSizes sizes) {
+  sizes.narrow_tiles = sizes.narrow_output_tiles;
+  sizes.wide_tiles = sizes.wide_output_tiles;
+  return sizes;
+}
 
 }  // namespace rhapsode::kernels::cuda

@@ -14,6 +14,27 @@ uint64_t first_slots(int count) {
   return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
 }
 
+struct Tiles {
+  std::vector<DeviceTile> narrow;
+  std::vector<DeviceTile> wide;
+
+  // Cuts rows that lie side by side; `among`: how many rows of their sequence are cut at all.
+  void add(const TileRule& rule, const DeviceTile& rows, int among) {
+    const bool few = among <= rule.most_narrow_rows;
+    const int step = few ? rule.narrow_rows : rule.wide_rows;
+    const int end = rows.row_begin + rows.row_count;
+    for (int row = rows.row_begin; row < end; row += step) {
+      (few ? narrow : wide).push_back({rows.sequence, row, std::min(step, end - row), 0});
+    }
+  }
+  // The last rows of a sequence see most: the last wide tiles start first.
+  std::vector<DeviceTile> joined() const {
+    std::vector<DeviceTile> tiles = narrow;
+    tiles.insert(tiles.end(), wide.rbegin(), wide.rend());
+    return tiles;
+  }
+};
+
 }  // namespace
 
 template <typename T>
@@ -49,24 +70,53 @@ void PlanPacker::append_sequences(const BatchPlan& plan) {
   offsets_.sequences = append(std::span<const DeviceSequence>(sequences));
 }
 
-void PlanPacker::append_tiles(const BatchPlan& plan) {
-  std::vector<DeviceTile> narrow;
-  std::vector<DeviceTile> wide;
+void PlanPacker::append_tiles(const BatchPlan& plan, std::span<const int32_t> output_rows) {
+  Tiles all;
+  Tiles outputs;
   for (size_t s = 0; s < plan.sequences.size(); ++s) {
     const SequencePlan& sequence = plan.sequences[s];
-    const bool few = sequence.row_count <= rule_.most_narrow_rows;
-    const int step = few ? rule_.narrow_rows : rule_.wide_rows;
+    const auto index = static_cast<int32_t>(s);
     const int end = sequence.row_begin + sequence.row_count;
-    for (int row = sequence.row_begin; row < end; row += step) {
-      (few ? narrow : wide).push_back({static_cast<int32_t>(s), row, std::min(step, end - row), 0});
+    all.add(rule_, {index, sequence.row_begin, sequence.row_count, 0}, sequence.row_count);
+    const auto first = std::ranges::lower_bound(output_rows, sequence.row_begin);
+    const auto last = std::ranges::lower_bound(output_rows, end);
+    for (auto row = first; row != last;) {
+      auto next = row + 1;
+      while (next != last && *next == *(next - 1) + 1) ++next;
+      outputs.add(rule_, {index, *row, static_cast<int32_t>(next - row), 0}, static_cast<int>(last - first));
+      row = next;
     }
   }
-  // The last rows of a sequence see most: they start first.
-  std::reverse(wide.begin(), wide.end());
-  sizes_.narrow_tiles = static_cast<int>(narrow.size());
-  sizes_.wide_tiles = static_cast<int>(wide.size());
-  narrow.insert(narrow.end(), wide.begin(), wide.end());
-  offsets_.tiles = append(std::span<const DeviceTile>(narrow));
+  sizes_.narrow_tiles = static_cast<int>(all.narrow.size());
+  sizes_.wide_tiles = static_cast<int>(all.wide.size());
+  sizes_.narrow_output_tiles = static_cast<int>(outputs.narrow.size());
+  sizes_.wide_output_tiles = static_cast<int>(outputs.wide.size());
+  offsets_.tiles = append(std::span<const DeviceTile>(all.joined()));
+  offsets_.output_tiles = append(std::span<const DeviceTile>(outputs.joined()));
+}
+
+// Long runs are cut into even pieces, and the longest come first.
+void PlanPacker::append_runs(const BatchPlan& plan) {
+  std::vector<DevicePageRun> runs;
+  for (size_t s = 0; s < plan.sequences.size(); ++s) {
+    const int32_t end = lists_[s].begin + lists_[s].count;
+    for (int32_t begin = lists_[s].begin; begin < end;) {
+      const int32_t frame = references_[static_cast<size_t>(begin)].shift_row;
+      int32_t rest = 1;
+      while (begin + rest < end && references_[static_cast<size_t>(begin + rest)].shift_row == frame) ++rest;
+      for (int32_t pieces = (rest + kMostRunPages - 1) / kMostRunPages; pieces > 0; --pieces) {
+        const int32_t count = (rest + pieces - 1) / pieces;
+        runs.push_back({static_cast<int32_t>(s), begin, count, 0});
+        begin += count;
+        rest -= count;
+      }
+    }
+    sizes_.most_rows = std::max(sizes_.most_rows, plan.sequences[s].row_count);
+  }
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const DevicePageRun& a, const DevicePageRun& b) { return a.count > b.count; });
+  sizes_.runs = static_cast<int>(runs.size());
+  offsets_.runs = append(std::span<const DevicePageRun>(runs));
 }
 
 int32_t PlanPacker::shift_row(int32_t shift) {
@@ -156,7 +206,8 @@ void PlanPacker::pack(const BatchInput& batch) {
   offsets_.output_rows = append(batch.output_rows);
   append_writes(plan);
   append_sequences(plan);
-  append_tiles(plan);
+  append_tiles(plan, batch.output_rows);
+  if (batch.mass) append_runs(plan);
   offsets_.lists = append(std::span<const DeviceList>(lists_));
   offsets_.gathered = append(std::span<const int32_t>(gathered_));
   offsets_.references = append(std::span<const DeviceReference>(references_));

@@ -40,7 +40,8 @@ class PlanPacker {
  private:
   void append_writes(const BatchPlan& plan);
   void append_sequences(const BatchPlan& plan);
-  void append_tiles(const BatchPlan& plan);
+  void append_tiles(const BatchPlan& plan, std::span<const int32_t> output_rows);
+  void append_runs(const BatchPlan& plan);
   void add_lists(const BatchPlan& plan);
   DeviceList add_list(std::span<const PageReference> references);
   int32_t shift_row(int32_t shift);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/attend_test_support.h"
@@ -115,6 +116,91 @@ TEST(PlanPacker, RowsKeepTheirTokensPositionsAndTargets) {
                               packer.offsets().lists, packer.offsets().gathered}) {
     EXPECT_EQ(offset % 16, 0u);
   }
+}
+
+TEST(PlanPacker, TilesHoldEveryRowOnceAndOutputTilesTheOutputRows) {
+  const TileRule rule{2, 5, 8};
+  PlanPacker packer(1, rule);
+  for (unsigned seed = 0; seed < 25; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    World world = random_world(random, KvType::kF16);
+    const std::vector<int32_t> tokens = counting(world.rows());
+    std::vector<int32_t> outputs;
+    for (int row = 0; row < world.rows(); ++row) {
+      if (testing::uniform(random, 0, 3) > 0) outputs.push_back(row);
+    }
+    packer.pack({tokens, &world.plan, outputs});
+    const Packed packed{packer};
+    const auto check = [&](size_t offset, int narrow, int wide, const std::vector<int32_t>& rows) {
+      std::vector<int32_t> held;
+      for (int i = 0; i < narrow + wide; ++i) {
+        const DeviceTile& tile = packed.at<DeviceTile>(offset)[i];
+        EXPECT_LE(tile.row_count, i < narrow ? rule.narrow_rows : rule.wide_rows);
+        const SequencePlan& sequence = world.plan.sequences[static_cast<size_t>(tile.sequence)];
+        EXPECT_GE(tile.row_begin, sequence.row_begin);
+        EXPECT_LE(tile.row_begin + tile.row_count, sequence.row_begin + sequence.row_count);
+        for (int row = 0; row < tile.row_count; ++row) held.push_back(tile.row_begin + row);
+      }
+      std::ranges::sort(held);
+      EXPECT_EQ(held, rows);
+    };
+    const PlanSizes& sizes = packer.sizes();
+    check(packer.offsets().tiles, sizes.narrow_tiles, sizes.wide_tiles, counting(world.rows()));
+    check(packer.offsets().output_tiles, sizes.narrow_output_tiles, sizes.wide_output_tiles, outputs);
+  }
+}
+
+// A list of pages in frames of so many.
+SequencePlan in_frames(World& world, Random& random, const std::vector<int>& frames) {
+  SequencePlan sequence;
+  int position = 0;
+  for (const int pages : frames) {
+    const int shift = position;
+    for (int i = 0; i < pages; ++i, position += kPageTokens) {
+      sequence.references.push_back({world.add_page(random, position - shift, kPageTokens), shift});
+    }
+  }
+  sequence.row_begin = world.rows();
+  sequence.row_count = static_cast<int>(world.plan.sequences.size()) + 1;
+  world.plan.positions.resize(world.plan.positions.size() + static_cast<size_t>(sequence.row_count),
+                              position);
+  world.plan.writes.resize(world.plan.positions.size());
+  return sequence;
+}
+
+TEST(PlanPacker, RunsHoldEveryPageOnceAndOneFrameEach) {
+  Random random(8);
+  World world;
+  world.shape = {1, 1, 16, KvType::kF32};
+  world.layer.heads = 1;
+  world.layer.rope.dimensions = 16;
+  for (const std::vector<int>& frames : {std::vector{1, 7, 8, 9, 40}, std::vector{17}, std::vector{2, 2}}) {
+    world.plan.sequences.push_back(in_frames(world, random, frames));
+  }
+  const std::vector<int32_t> tokens = counting(world.rows());
+  PlanPacker packer(1);
+  packer.pack({tokens, &world.plan, {}});
+  EXPECT_EQ(packer.sizes().runs, 0) << "only passes that keep attention mass have any";
+  packer.pack({tokens, &world.plan, {}, true});
+  const Packed packed{packer};
+  EXPECT_EQ(packer.sizes().most_rows, 3);
+  // 1, 7, 8, 5 and 4, 8 five times; 6, 6 and 5; 2 and 2.
+  ASSERT_EQ(packer.sizes().runs, 15);
+  std::vector<int> held(static_cast<size_t>(packer.reference_count()));
+  for (int i = 0; i < packer.sizes().runs; ++i) {
+    const DevicePageRun& run = packed.at<DevicePageRun>(packer.offsets().runs)[i];
+    ASSERT_GE(run.count, 1);
+    ASSERT_LE(run.count, kMostRunPages);
+    const DeviceList list = packed.list(0, run.sequence);
+    ASSERT_GE(run.begin, list.begin);
+    ASSERT_LE(run.begin + run.count, list.begin + list.count);
+    for (int32_t r = run.begin; r < run.begin + run.count; ++r) {
+      ++held[static_cast<size_t>(r)];
+      EXPECT_EQ(packed.reference(r).shift_row, packed.reference(run.begin).shift_row);
+    }
+  }
+  for (const int times : held) EXPECT_EQ(times, 1);
 }
 
 TEST(PlanPacker, LayersMayReadListsOfTheirOwn) {

@@ -248,9 +248,15 @@ void choose_elements(Program& program, std::span<const WeightShape> weights, std
 
 void find_unread(Program& program) {
   const std::vector<int> uses = count_uses(program, {});
+  std::vector<int> gathers(program.values.size());
+  for (const Op& op : program.ops) {
+    if (op.kind == OpKind::kOutputRows) ++gathers[op.in[0]];
+  }
   for (Op& op : program.ops) {
     // A root that is not the result is there for what its making leaves behind.
-    op.writes_only = op.kind == OpKind::kAttend && uses[op.out] == 0 && op.out != program.result;
+    const bool read_inside = op.kind == OpKind::kAttend && op.out != program.result;
+    op.writes_only = read_inside && uses[op.out] == 0;
+    op.outputs_only = read_inside && uses[op.out] > 0 && uses[op.out] == gathers[op.out];
   }
 }
 

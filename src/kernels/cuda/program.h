@@ -51,7 +51,8 @@ struct Op {
   int weights[kMostJoined] = {-1, -1, -1};
   int biases[kMostJoined] = {-1, -1, -1};
   int layer = 0;
-  bool writes_only = false;  // nobody reads what attention gives: only its keys and values are wanted
+  bool writes_only = false;   // nobody reads what attention gives: only its keys and values are wanted
+  bool outputs_only = false;  // nobody reads what attention gives but of output rows
   int head_dim = 0;
   float number = 0.0f;  // scale, epsilon or cap
   Activation activation = Activation::kSilu;

@@ -169,6 +169,20 @@ TEST(Program, AttentionThatIsOnlyRequiredOnlyWrites) {
   EXPECT_FALSE(only(record_program(recipe(true), kWeights), OpKind::kAttend).writes_only);
 }
 
+TEST(Program, AttentionWhoseOutputRowsAreReadIsOfThoseOnly) {
+  const auto recipe = [](bool read_whole) {
+    return [read_whole](GraphBuilder& graph) {
+      const Value x = graph.token_rows(kTable);
+      const Value q = graph.matmul(kMatrix, x);
+      const Value attended = graph.attend(0, q, q, q);
+      if (read_whole) graph.require(graph.add(x, attended));
+      return graph.output_rows(attended);
+    };
+  };
+  EXPECT_TRUE(only(record_program(recipe(false), kWeights), OpKind::kAttend).outputs_only);
+  EXPECT_FALSE(only(record_program(recipe(true), kWeights), OpKind::kAttend).outputs_only);
+}
+
 TEST(Program, SlotsAreFewAndSharedBetweenLayers) {
   const auto layers = [](int layer_count) {
     return record_program(

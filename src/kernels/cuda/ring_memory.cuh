@@ -1,8 +1,9 @@
-// A ring of pages in shared memory, between the warps of attend_ring that copy pages and those that multiply.
+// Two rings in shared memory, between the warps of attend_ring that copy pages and those that multiply.
 //
-// Stage i % kStages holds page i of a tile: keys, values and what is to be known of it. full[stage] opens
-// when every copying warp has said that its part is there, empty[stage] when every multiplying warp has said
-// that it needs the page no more.
+// A tile's pages are taken in steps of kStep pages of one frame; stage i % kStages of a ring holds step i:
+// its keys, with what is to be known of the pages, or its values, which are needed one step later and longer.
+// full[stage] opens when every copy of a copying thread has arrived, empty[stage] when every multiplying warp
+// has said that it needs the stage no more.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +18,28 @@ namespace rhapsode::kernels::cuda {
 constexpr int kQueriesOfAGroup = 64;
 constexpr int kGroupThreads = 128;
 constexpr int kCopyingWarps = 4;
-constexpr int kLag = 2;  // copies of so many pages are under way
 constexpr float kLog2E = 1.44269504088896340736f;
 // Powers of two that probabilities may exceed one by before the state is brought to a new maximum.
 constexpr float kSlack = 8.0f;
 
-template <KvType type_, int dim_, int groups_, int stages_, bool turns_>
+template <KvType type_, int dim_, int groups_, int step_, int stages_, bool turns_, bool plain_ = true>
 struct RingConfig {
   static constexpr KvType kType = type_;
   static constexpr int kDim = dim_;
   static constexpr int kGroups = groups_;  // that multiply
-  static constexpr int kStages = stages_;
-  static constexpr bool kTurns = turns_;  // groups issue products in turn
+  static constexpr int kStep = step_;      // pages
+  static constexpr int kStages = stages_;  // of keys, and as many of values
+  static constexpr bool kTurns = turns_;   // groups issue products in turn
+  // Nothing is capped, and pairs of dimensions are half a head apart: what most models have.
+  static constexpr bool kPlain = plain_;
+  static constexpr int kSlots = step_ * kPageTokens;
   static constexpr int kThreads = (groups_ + 1) * kGroupThreads;
   static constexpr int kQueries = groups_ * kQueriesOfAGroup;
   // A block starts with the same for every thread, and copying warps give some to the others: together they
   // may have no more than there were, or the others wait for ever.
   static constexpr int kRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kCopyRegisters = groups_ == 2 ? 72 : 56;
-  static constexpr int kProductRegisters = groups_ == 2 ? 216 : 152;
+  static constexpr int kCopyRegisters = 56;
+  static constexpr int kProductRegisters = ((groups_ + 1) * kRegisters - kCopyRegisters) / groups_ / 8 * 8;
   static_assert(groups_ * kProductRegisters + kCopyRegisters <= (groups_ + 1) * kRegisters);
 };
 
@@ -72,22 +76,29 @@ __device__ __forceinline__ RingPart ring_part(const WideParameters& p, int item)
           item % p.schedule.splits, item};
 }
 
-// What products need to know of the page in a stage.
+// What products need to know of a page in a stage.
 struct RingPage {
-  DeviceReference reference;  // data null: there are no more pages
+  DeviceReference reference;  // data null: of a step's first page, there are no more; else nothing is seen
   int32_t whole;              // every row of the tile sees every slot
   int32_t padding[3];
+};
+
+template <int kStages>
+struct RingBarriers {
+  uint64_t full[kStages];
+  uint64_t empty[kStages];
 };
 
 template <class C>
 struct RingMemory {
   static constexpr int kMatrixBytes = kPageTokens * C::kDim * 2;
-  static constexpr int kQueryRow = C::kDim + 8;  // floats
-  std::byte pages[C::kStages][2][kMatrixBytes];  // keys, values
-  float queries[C::kQueries][kQueryRow];         // turned by their own position, scaled
-  RingPage infos[C::kStages];
-  uint64_t full[C::kStages];
-  uint64_t empty[C::kStages];
+  static constexpr int kQueryRow = C::kDim + 8;
+  std::byte keys[C::kStages][C::kStep][kMatrixBytes];
+  std::byte values[C::kStages][C::kStep][kMatrixBytes];
+  float queries[C::kQueries][kQueryRow];  // turned by their own position, scaled; the position behind them
+  RingPage infos[C::kStages][C::kStep];
+  RingBarriers<C::kStages> of_keys;
+  RingBarriers<C::kStages> of_values;
 
   // Where a piece of 16 bytes stands: eight slots of one dimension, eight dimensions of one slot. Keys are
   // one row a dimension, values one a slot and 64 dimensions, both swizzled: see describe_swizzled().
@@ -98,7 +109,7 @@ struct RingMemory {
     return static_cast<uint32_t>(eight / 8 * kPageTokens * 128 + slot * 128 + (eight % 8 ^ slot % 8) * 16);
   }
   static constexpr uint32_t kStepBytes = 2048;  // of 16 dimensions or slots
-  static __device__ uint64_t describe_keys(uint32_t at) { return describe_swizzled(at, 0); }
+  static __device__ uint64_t describe_keys(uint32_t at) { return describe_swizzled(at, kMatrixBytes); }
   static __device__ uint64_t describe_values(uint32_t at) { return describe_swizzled(at, kPageTokens * 128); }
 };
 
@@ -112,16 +123,6 @@ __device__ inline void make_barrier(uint64_t& barrier, int arrivals) {
 }
 __device__ inline void arrive(uint64_t& barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
-}
-// Whether the phase of this parity is over.
-__device__ inline bool has_passed(uint64_t& barrier, uint32_t parity) {
-  uint32_t passed = 0;
-  asm volatile(
-      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(passed)
-      : "r"(shared_address(&barrier)), "r"(parity)
-      : "memory");
-  return passed != 0;
 }
 __device__ inline void wait_barrier(uint64_t& barrier, uint32_t parity) {
   uint32_t passed = 0;
@@ -140,12 +141,11 @@ __device__ inline void copy_16_bytes(uint32_t to, const void* from, bool filled)
                "r"(filled ? 16 : 0)
                : "memory");
 }
-__device__ inline void close_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kOpen>
-__device__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+// Arrives once every copy that this thread began is there. Copies go by the generic proxy: who waits for them
+// publishes them to products by publish_shared().
+__device__ inline void arrive_with_copies(uint64_t& barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
+               : "memory");
 }
 
 }  // namespace rhapsode::kernels::cuda

@@ -34,22 +34,26 @@ template <class C>
 struct RingState {
   static constexpr KvType kType = C::kType;
   static constexpr int kDim = C::kDim;
-  uint32_t queries[kDim / 16][4];               // in the frame of a page
-  uint32_t probabilities[kPageTokens / 16][4];  // of the last page
+  using Scores = float[C::kSlots / 8][4];
+  uint32_t queries[kDim / 16][4];             // in the frame of a page
+  uint32_t probabilities[C::kSlots / 16][4];  // of the last step
   float out[kDim / 8][4] = {};
   float max[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};  // of this lane's slots only
-  int32_t position[2];
   int framed_by = -1;
 
   __device__ __forceinline__ void turn_to(const WideParameters& p, const float* mine, int shift_row) {
     if (framed_by == shift_row) return;
     framed_by = shift_row;
     const float* cosines = p.shift_angles + int64_t{shift_row} * 2 * p.turning.pairs;
-    if (p.turning.pairs == kDim / 2 && !p.turning.adjacent) {
+    if constexpr (C::kPlain) {
       turn_halves(mine, cosines);
-      return;
+    } else {
+      turn_any(p, mine, cosines);
     }
+  }
+
+  __device__ __forceinline__ void turn_any(const WideParameters& p, const float* mine, const float* cosines) {
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
 #pragma unroll
@@ -62,7 +66,7 @@ struct RingState {
     }
   }
 
-  // The usual kind: both halves of a pair are this lane's own.
+  // Both halves of a pair are this lane's own.
   __device__ __forceinline__ void turn_halves(const float* mine, const float* cosines) {
 #pragma unroll
     for (int step = 0; step < kDim / 32; ++step) {
@@ -85,11 +89,10 @@ struct RingState {
     }
   }
 
-  // Begins scores[n]: queries g and g + 8 against slots 8n + 2t and 8n + 2t + 1.
-  __device__ __forceinline__ void begin_scores(uint32_t keys, float (&scores)[8][4]) {
+  // Begins scores[n]: queries g and g + 8 against slots 8n + 2t and 8n + 2t + 1 of a step's pages. Here and
+  // below registers are opened to products before, by open_products().
+  __device__ __forceinline__ void begin_scores(uint32_t keys, Scores& scores) {
     const uint64_t matrix = RingMemory<C>::describe_keys(keys);
-    hold(scores);
-    open_products();
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
       multiply<kType>(scores, queries[step], moved(matrix, step * RingMemory<C>::kStepBytes), step > 0);
@@ -99,24 +102,28 @@ struct RingState {
 
   // Begins out += probabilities x values.
   __device__ __forceinline__ void begin_values(uint32_t values) {
-    const uint64_t matrix = RingMemory<C>::describe_values(values);
-    hold(out);
-    open_products();
 #pragma unroll
-    for (int step = 0; step < kPageTokens / 16; ++step) {
-      multiply<kType>(out, probabilities[step], moved(matrix, step * RingMemory<C>::kStepBytes), true);
+    for (int step = 0; step < C::kSlots / 16; ++step) {
+      const int page = step / (kPageTokens / 16);
+      const uint64_t matrix = RingMemory<C>::describe_values(values + page * RingMemory<C>::kMatrixBytes);
+      multiply<kType>(out, probabilities[step],
+                      moved(matrix, step % (kPageTokens / 16) * RingMemory<C>::kStepBytes), true);
     }
     close_products();
   }
 
   // Scores become probabilities. True: what was summed so far is to be multiplied by `keep`.
-  __device__ __forceinline__ bool soften(float (&scores)[8][4], float (&keep)[2]) {
+  __device__ __forceinline__ bool soften(Scores& scores, float (&keep)[2]) {
     float most[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      most[h] = scores[0][2 * h];
+      float parts[2] = {scores[0][2 * h], scores[0][2 * h + 1]};
 #pragma unroll
-      for (int n = 0; n < 8; ++n) most[h] = fmaxf(most[h], fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
+      for (int n = 0; n < C::kSlots / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) parts[i] = fmaxf(parts[i], scores[n][2 * h + i]);
+      }
+      most[h] = fmaxf(parts[0], parts[1]);
     }
     const bool grows = most[0] > max[0] + kSlack || most[1] > max[1] + kSlack;
     const bool moves = __any_sync(~0u, grows);
@@ -136,7 +143,7 @@ struct RingState {
       const float base = max[h] == -INFINITY ? 0.0f : max[h];
       float sums[2] = {};
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
+      for (int n = 0; n < C::kSlots / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& score = scores[n][2 * h + i];
@@ -149,10 +156,10 @@ struct RingState {
     return moves;
   }
 
-  __device__ __forceinline__ void pack(const float (&scores)[8][4]) {
+  __device__ __forceinline__ void pack(const Scores& scores) {
     using N = Narrow<kType>;
 #pragma unroll
-    for (int step = 0; step < kPageTokens / 16; ++step) {
+    for (int step = 0; step < C::kSlots / 16; ++step) {
       const auto& low = scores[2 * step];
       const auto& high = scores[2 * step + 1];
       probabilities[step][0] = N::pack(low[0], low[1]);
@@ -182,38 +189,44 @@ __device__ __forceinline__ uint32_t seen_slots(const WideParameters& p, const De
   for (int n = 0; n < 8; ++n) seen |= static_cast<uint32_t>(visible >> (8 * n + 2 * t) & 3) << (2 * n);
   if (reference.gathered < 0) return seen;
   const int32_t* keys = p.plan.gathered + int64_t{reference.gathered} * kPageTokens;
-  for (int n = 0; n < 8; ++n) {
-    for (int i = 0; i < 2; ++i) {
-      if (!sees(position, keys[8 * n + 2 * t + i], p.window, reference.sink)) seen &= ~(1u << (2 * n + i));
-    }
+#pragma unroll 1  // rare, and in the way of what is not
+  for (int i = 0; i < 16; ++i) {
+    if (!sees(position, keys[i / 2 * 8 + 2 * t + i % 2], p.window, reference.sink)) seen &= ~(1u << i);
   }
   return seen;
 }
 
-// The cap, and what the queries may not see.
-__device__ __forceinline__ void adjust_scores(const WideParameters& p, const RingPage& page,
-                                              const int32_t (&position)[2], float (&scores)[8][4]) {
-  if (p.soft_cap > 0) {
-    const float inside = 2.0f * kLog2E / p.soft_cap;
-    const float outside = p.soft_cap * kLog2E;
+// Scores in natural units become capped ones in powers of two.
+template <int kEights>
+__device__ __forceinline__ void cap_scores(float cap, float (&scores)[kEights][4]) {
+  const float inside = 2.0f * kLog2E / cap;
+  const float outside = cap * kLog2E;
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < kEights; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {  // the hyperbolic tangent, by a power
-        scores[n][i] = outside - __fdividef(2.0f * outside, 1.0f + power_of_two(inside * scores[n][i]));
-      }
+    for (int i = 0; i < 4; ++i) {  // the hyperbolic tangent, by a power
+      scores[n][i] = outside - __fdividef(2.0f * outside, 1.0f + power_of_two(inside * scores[n][i]));
     }
   }
+}
+
+// What the warp's queries, the lane's first of which is `mine`, may not see of a step's page.
+template <class C, int kPage>
+__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page, const float* mine,
+                                            typename RingState<C>::Scores& scores) {
   if (page.whole) return;
-#pragma unroll
+  uint32_t seen = 0;  // of the second query, and above that of the first
+#pragma unroll 1
   for (int h = 0; h < 2; ++h) {
-    const uint32_t seen = seen_slots(p, page.reference, position[h]);
+    const auto position =
+        *reinterpret_cast<const int32_t*>(mine + h * 8 * RingMemory<C>::kQueryRow + C::kDim);
+    seen = seen << 16 | seen_slots(p, page.reference, position);
+  }
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (!(seen >> (2 * n + i) & 1)) scores[n][2 * h + i] = -INFINITY;
-      }
+    for (int i = 0; i < 4; ++i) {
+      if (!(seen >> (2 * n + i % 2 + (1 - i / 2) * 16) & 1)) scores[8 * kPage + n][i] = -INFINITY;
     }
   }
 }

@@ -36,80 +36,146 @@ __device__ __forceinline__ bool seen_by_all(const WideParameters& p, const Devic
   return p.window == 0 || reference.sink || int64_t{reach.highest} - reference.first < p.window;
 }
 
-__device__ inline RingPage page_of_lane(const RingPage& mine, int lane) {
-  RingPage page;
-  const auto* from = reinterpret_cast<const int*>(&mine);
-  auto* to = reinterpret_cast<int*>(&page);
-#pragma unroll
-  for (int i = 0; i < 9; ++i) to[i] = __shfl_sync(~0u, from[i], lane);
-  return page;
-}
+// What is copied of a page.
+struct RingCopy {
+  const std::byte* data = nullptr;  // null: zeros
+  uint64_t mask = 0;
+};
 
 // The warps that copy.
 template <class C>
 struct RingWriter {
+  using Memory = RingMemory<C>;
   const WideParameters& p;
-  RingMemory<C>& memory;
-  int written = 0;    // pages
-  int announced = 0;  // of these
+  Memory& memory;
+  int kv_head = 0;
+  int keys_put = 0;         // steps, and ends of tiles
+  int values_put = 0;       // steps
+  int pages = 0;            // of the step at hand
+  int32_t frame = 0;        // likewise
+  RingCopy step[C::kStep];  // likewise
+  bool owed = false;        // the values of `last`
+  RingCopy last[C::kStep];  // the step before
 
-  // The thread's part of a page. Slots without bytes of their own become zeros: they may hold NaN, which no
-  // zero probability removes from the sum of values.
-  __device__ void copy(const DeviceHead& page, uint64_t mask, int stage) const {
-    using M = RingMemory<C>;
-    const uint32_t keys = shared_address(memory.pages[stage][0]);
-    const uint32_t values = shared_address(memory.pages[stage][1]);
+  __device__ __forceinline__ DeviceHead head_of(const RingCopy& page) const {
+    const std::byte* data = page.data != nullptr ? page.data : p.plan.references->data;  // not read
+    return device_head(p.layout, data, p.layer, kv_head);
+  }
+
+  // The thread's part of a page's keys. A warp copies 16 dimensions of 16 slots at once: the address of the
+  // first piece is computed, the others are so many bytes further.
+  __device__ __forceinline__ void copy_keys(const RingCopy& page, uint32_t keys) const {
+    constexpr int kSixteens = C::kDim / 16;
     const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
-#pragma unroll 2
-    for (int i = 0; i < C::kDim / 16; ++i) {  // a warp copies 16 dimensions of 16 slots at once
-      const int part = i * kCopyingWarps + warp;
-      const int group = part / (C::kDim / 16);
-      const int dim = part % (C::kDim / 16) * 16 + lane / 16 * 8 + lane % 8;
-      const int half = lane / 8 % 2;
-      copy_16_bytes(keys + M::key_at(2 * group + half, dim),
-                    page.k + ((group * C::kDim + dim) * 2 + half) * 16, true);
+    const int first_dim = warp * 16 + lane / 16 * 8 + lane % 8;
+    const int half = lane / 8 % 2;
+    const std::byte* from = head_of(page).k + first_dim * 32 + half * 16;
+#pragma unroll
+    for (int i = 0; i < kSixteens; ++i) {
+      const int group = i * kCopyingWarps / kSixteens;
+      const int dim = i * kCopyingWarps % kSixteens * 16;  // beyond the first
+      copy_16_bytes(keys + Memory::key_at(2 * group + half, first_dim) + dim * 128,
+                    from + (group * C::kDim + dim) * 32, page.data != nullptr);
     }
-#pragma unroll 2
+  }
+
+  // Likewise of its values. Slots without bytes of their own become zeros: they may hold NaN, which no zero
+  // probability removes from the sum of values.
+  __device__ __forceinline__ void copy_values(const RingCopy& page, uint32_t values) const {
+    constexpr int kEights = C::kDim / 8;
+    constexpr int kSlotsAtOnce = kGroupThreads / kEights;
+    static_assert(kSlotsAtOnce % 8 == 0);
+    const int first_slot = static_cast<int>(threadIdx.x) / kEights;
+    const int eight = static_cast<int>(threadIdx.x) % kEights;
+    const uint64_t mask = page.mask >> first_slot;
+    const std::byte* from = head_of(page).v + (first_slot * kEights + eight) * 16;
+    const uint32_t to = values + Memory::value_at(eight, first_slot);
+#pragma unroll
     for (int i = 0; i < C::kDim / 16; ++i) {
-      const int piece = i * kGroupThreads + static_cast<int>(threadIdx.x);
-      const int slot = piece / (C::kDim / 8);
-      const int eight = piece % (C::kDim / 8);
-      copy_16_bytes(values + M::value_at(eight, slot), page.v + (slot * (C::kDim / 8) + eight) * 16,
-                    mask >> slot & 1);
+      const int slot = i * kSlotsAtOnce;  // beyond the first
+      copy_16_bytes(to + slot * 128, from + slot * kEights * 16, mask >> slot & 1);
     }
   }
 
-  // Says of every page but the newest kOpen that it is whole.
-  template <int kOpen>
-  __device__ void announce() {
-    wait_copies<kOpen>();
-    publish_shared();
-    __syncwarp();
-    for (; announced < written - kOpen; ++announced) {
-      if (threadIdx.x % 32 == 0) arrive(memory.full[announced % C::kStages]);
+  __device__ __forceinline__ void wait_empty(uint64_t& barrier, int put) const {
+    wait_barrier(barrier, (put / C::kStages & 1) ^ 1);
+  }
+  // Ends the copies into a stage. One thread speaks for what the first warp stored.
+  __device__ __forceinline__ void close(uint64_t& full) const {
+    arrive_with_copies(full);
+    if (threadIdx.x < 32) __syncwarp();
+    if (threadIdx.x == 0) arrive(full);
+  }
+
+  __device__ __forceinline__ void put_values() {
+    const int stage = values_put % C::kStages;
+    wait_empty(memory.of_values.empty[stage], values_put);
+#pragma unroll
+    for (int i = 0; i < C::kStep; ++i) copy_values(last[i], shared_address(memory.values[stage][i]));
+    close(memory.of_values.full[stage]);
+    ++values_put;
+    owed = false;
+  }
+
+  // The keys of page `i` of the step at hand; thread `teller` has what is to be known of it.
+  template <int i>
+  __device__ __forceinline__ void put_keys(const RingCopy& page, const RingPage& info, int teller) {
+    const int stage = keys_put % C::kStages;
+    if constexpr (i == 0) wait_empty(memory.of_keys.empty[stage], keys_put);
+    if (static_cast<int>(threadIdx.x) == teller) memory.infos[stage][i] = info;
+    copy_keys(page, shared_address(memory.keys[stage][i]));
+    step[i] = page;
+    if constexpr (i + 1 == C::kStep) end_step();
+  }
+
+  // The values of the step before are needed at the same time as the keys of this one.
+  __device__ __forceinline__ void end_step() {
+    close(memory.of_keys.full[keys_put++ % C::kStages]);
+    if (owed) put_values();
+#pragma unroll
+    for (int i = 0; i < C::kStep; ++i) last[i] = step[i];
+    owed = true;
+    pages = 0;
+  }
+
+  // A step has one frame: where that changes, it goes without its second page.
+  __device__ __forceinline__ void fill_step() {
+    if constexpr (C::kStep > 1) {
+      RingPage nothing{};
+      nothing.reference.gathered = -1;
+      if (pages == 1) put_keys<1>({}, nothing, 0);
     }
   }
 
-  __device__ void put(const RingPage& page, int kv_head) {
-    const int stage = written % C::kStages;
-    const uint32_t parity = (written / C::kStages & 1) ^ 1;
-    if (!__all_sync(~0u, has_passed(memory.empty[stage], parity))) {
-      announce<0>();  // the readers may be waiting for what is there
-      wait_barrier(memory.empty[stage], parity);
+  // The page that a lane of each warp knows.
+  __device__ __forceinline__ void put(const RingPage& mine, int lane) {
+    const auto address = reinterpret_cast<unsigned long long>(mine.reference.data);
+    const RingCopy page{reinterpret_cast<const std::byte*>(__shfl_sync(~0u, address, lane)),
+                        __shfl_sync(~0u, static_cast<unsigned long long>(mine.reference.mask), lane)};
+    const int32_t its_frame = __shfl_sync(~0u, mine.reference.shift_row, lane);
+    if constexpr (C::kStep > 1) {
+      if (pages == 1 && frame == its_frame) return put_keys<1>(page, mine, lane);
+      fill_step();
+      pages = 1;
+      frame = its_frame;
     }
-    if (threadIdx.x == 0) memory.infos[stage] = page;
-    if (page.reference.data) {
-      copy(device_head(p.layout, page.reference.data, p.layer, kv_head), page.reference.mask, stage);
-    }
-    close_copies();
-    ++written;
-    if (written - announced > kLag) announce<kLag>();
+    put_keys<0>(page, mine, lane);
+  }
+
+  __device__ __forceinline__ void put_end() {
+    const int stage = keys_put % C::kStages;
+    wait_empty(memory.of_keys.empty[stage], keys_put);
+    if (threadIdx.x == 0) memory.infos[stage][0] = {};
+    close(memory.of_keys.full[stage]);
+    ++keys_put;
+    if (owed) put_values();
   }
 
   // Every page of the part that some row of the tile sees, in the list's order, and the end behind them;
   // every warp looks at 32 references at once.
-  __device__ void write_part(const RingPart& part) {
+  __device__ __forceinline__ void write_part(const RingPart& part) {
+    kv_head = part.kv_head;
     const DeviceList list = p.plan.lists[part.tile.sequence];
     const Reach reach = reach_of(p, part.tile);
     const int end = list.count * (part.split + 1) / p.schedule.splits;
@@ -123,10 +189,11 @@ struct RingWriter {
         seen = seen_by_any(p, mine.reference, reach);
       }
       for (unsigned wanted = __ballot_sync(~0u, seen); wanted != 0; wanted &= wanted - 1) {
-        put(page_of_lane(mine, __ffs(static_cast<int>(wanted)) - 1), part.kv_head);
+        put(mine, __ffs(static_cast<int>(wanted)) - 1);
       }
     }
-    put(RingPage{}, part.kv_head);
+    fill_step();
+    put_end();
   }
 };
 

@@ -8,8 +8,9 @@ struct Turning {
   bool adjacent;
 };
 
-// cosines: [pairs], then as many sines.
-__device__ inline float turned_dimension(const float* x, int i, const float* cosines,
+// cosines: [pairs], then as many sines; x[i] is a float.
+template <typename Vector>
+__device__ inline float turned_dimension(const Vector& x, int i, const float* cosines,
                                          const Turning& turning) {
   if (i >= 2 * turning.pairs) return x[i];
   const bool adjacent = turning.adjacent;
