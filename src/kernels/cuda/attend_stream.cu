@@ -319,6 +319,10 @@ __global__ void __launch_bounds__(kWarps * 32, blocks_per_processor(kDim))
   const Tile tile = make_tile(p);
   const Share share = share_of(p, tile);
   let_next_begin();
+  // The memory has nothing else to do until the kernels in front have ended.
+  if (share.begin < share.end) {
+    prefetch_head(p.layout, device_head(p.layout, share.first.data, p.layer, tile.kv_head));
+  }
   wait_for_previous();
   load_queries(p, tile, memory);
   WarpState<kDim> state;

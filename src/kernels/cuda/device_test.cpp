@@ -545,6 +545,8 @@ TEST(PinnedPageMemory, PartsOfAnySizeComeBackFromTheGpu) {
     const auto staging = pages->new_staging();
     const auto host = staging->reserve(kParts * part_bytes);
     ASSERT_TRUE(host.ok()) << host.error().message;
+    EXPECT_FALSE(staging->prepare({*host, part_bytes}).ok()) << "nobody has said yet how large parts are";
+    staging->prepare_ahead(part_bytes);
     std::vector<PageMemory::CopyIn> in;
     std::vector<PageMemory::CopyOut> out;
     std::vector<std::byte> back(kParts * part_bytes);

@@ -68,6 +68,17 @@ __device__ inline DeviceHead device_head(const PageLayout& layout, const std::by
           scales + head * kPageTokens, scales + (layout.kv_heads + head) * kPageTokens};
 }
 
+// Brings a page's keys and values of one head to the L2, asked for by one lane of a warp. Others may be
+// writing them: what is read later is what they wrote.
+__device__ inline void prefetch_head(const PageLayout& layout, const DeviceHead& head) {
+  if (threadIdx.x % 32 != 0) return;
+  for (const std::byte* from : {head.k, head.v}) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
+                 "r"(static_cast<uint32_t>(layout.head_bytes))
+                 : "memory");
+  }
+}
+
 __device__ inline uint64_t first_slots(int64_t count) {
   if (count <= 0) return 0;
   return count >= kPageTokens ? ~0ull : (1ull << count) - 1;

@@ -96,6 +96,7 @@ TEST(DevicePageMemory, CopiesManyBlocksFromAnyMemory) {
     const std::unique_ptr<PageMemory> staging = memory->new_staging();
     const auto staged = staging->reserve(kBlocks * block_bytes);
     ASSERT_TRUE(staged.ok()) << staged.error().message;
+    staging->prepare_ahead(block_bytes);
     ASSERT_TRUE(staging->prepare({*staged, kBlocks * block_bytes}).ok());
     std::vector<std::byte> plain(kBlocks * block_bytes);
     std::mt19937 random(4);

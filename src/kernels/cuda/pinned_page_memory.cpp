@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -68,7 +67,7 @@ class PinnedPageMemory final : public PageMemory {
   }
 
   Status prepare(std::span<const std::byte> part) override {
-    assert(slabs_ && "prepare_ahead() comes first");
+    if (!slabs_) return make_error(ErrorKind::kInternal, "pages were asked for before prepare_ahead()");
     const auto begin = static_cast<size_t>(part.data() - region_);
     for (size_t slab = begin / slab_bytes_; slab * slab_bytes_ < begin + part.size(); ++slab) {
       if (!slabs_->need(slab)) {

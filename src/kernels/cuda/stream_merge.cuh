@@ -132,6 +132,7 @@ __global__ void merge_kernel(StreamParameters p, Element out_element) {
   const Tile tile = make_tile(p);
   const int n = blockIdx.z;
   if (n >= tile.queries) return;
+  let_next_begin();
   wait_for_previous();
   const int splits = p.schedule.splits;
   const auto max_of = [&](int split) { return partial_of(p, split, n, kDim)[kDim]; };
