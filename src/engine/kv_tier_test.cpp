@@ -199,8 +199,8 @@ TEST_F(KvTierTest, WhatIsKnownToBeSlowerIsNotDone) {
   auto reading = this->tier(options());
   auto making = this->tier(options());
   for (const recall::StoredKv& passage : {megabyte, cached_megabyte}) {
-    reading->rates().loaded(passage, 1e-6);
-    making->rates().loaded(passage, 1e4);
+    reading->rates().loaded(passage, 0, 1'000);
+    making->rates().loaded(passage, 0, 10'000'000'000'000);
   }
   for (int i = 0; i < 2; ++i) {  // the first does not count
     reading->rates().made(1000, 1e4);

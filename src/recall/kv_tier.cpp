@@ -201,8 +201,10 @@ Status KvTier::read_and_make(Loading& loading, Stored& stored) {
     return e;
   };
   reading.use = [&](size_t e, store::RecordStream& record) -> Status {
-    RH_TRY_STATUS(place(loading, stored.numbers[e], record));
-    rates_.loaded(stored.sizes[e], seconds_since(begin_ns[e]));
+    const Status placed = place(loading, stored.numbers[e], record);
+    choice.loaded(e);
+    RH_TRY_STATUS(placed);
+    rates_.loaded(stored.sizes[e], begin_ns[e], now_ns());
     stored.fates[e] = Stored::Fate::kRead;
     return {};
   };

@@ -13,6 +13,7 @@ constexpr size_t kLeastSamples = 2;
 // Made in one go: about what a pass takes. Then it is seen how far reading has come.
 constexpr int kMostTokensAtOnce = 8192;
 constexpr uint64_t kProbeOneIn = 8;
+constexpr double kKeepOfDisk = 0.95;
 
 }  // namespace
 
@@ -22,9 +23,23 @@ void MeasuredRate::add(double amount, double seconds) {
   weighted_rates_ = keep_ * weighted_rates_ + amount * (amount / seconds);
 }
 
-void KvRates::loaded(const StoredKv& passage, double seconds) {
+void SharedRate::add(double amount, double busy_seconds) {
+  if (amount <= 0 || busy_seconds < 0) return;
+  amount_ = kKeepOfDisk * amount_ + amount;
+  seconds_ = kKeepOfDisk * seconds_ + busy_seconds;
+}
+
+void KvRates::loaded(const StoredKv& passage, int64_t begin_ns, int64_t end_ns) {
   std::lock_guard lock(mutex_);
-  (passage.cached ? speeds_.cached : speeds_.disk).add(static_cast<double>(passage.bytes), seconds);
+  const auto bytes = static_cast<double>(passage.bytes);
+  if (passage.cached) {
+    speeds_.cached.add(bytes, static_cast<double>(end_ns - begin_ns) * 1e-9);
+    return;
+  }
+  // What others read meanwhile took its part of the same time.
+  const int64_t since = std::max(begin_ns, disk_end_ns_);
+  speeds_.disk.add(bytes, static_cast<double>(std::max<int64_t>(end_ns - since, 0)) * 1e-9);
+  disk_end_ns_ = std::max(disk_end_ns_, end_ns);
 }
 
 void KvRates::made(int tokens, double seconds) {
@@ -64,9 +79,23 @@ size_t LoadOrMake::next_to_load() {
     declined_ = true;
     return passages_.size();
   }
+  const StoredKv& passage = at(front_);
+  if (!passage.cached) {
+    const size_t most = rates_.now().disk.known() ? kMostFromDisk : kFirstFromDisk;
+    if (making_ && from_disk_ >= most) return passages_.size();  // those that read come again
+    ++from_disk_;
+    disk_bytes_ += passage.bytes;
+  }
   probes_loading_ = false;
-  tokens_left_ -= at(front_).tokens;
+  tokens_left_ -= passage.tokens;
   return order_[front_++];
+}
+
+void LoadOrMake::loaded(size_t passage) {
+  std::lock_guard lock(mutex_);
+  if (passages_[passage].cached) return;
+  --from_disk_;
+  disk_bytes_ -= passages_[passage].bytes;
 }
 
 std::vector<size_t> LoadOrMake::next_to_make() {
@@ -91,14 +120,21 @@ void LoadOrMake::stop() {
 
 std::vector<double> LoadOrMake::load_seconds(const KvSpeeds& speeds) const {
   std::vector<double> ends{0};
-  double sum = 0, longest = 0;
+  double cached = 0, longest = 0;                // seconds of one thread
+  auto disk = static_cast<double>(disk_bytes_);  // bytes
   for (size_t place = front_; place < back_; ++place) {
-    const MeasuredRate& rate = speeds.of(at(place));
-    if (!rate.known()) return {};
-    const double seconds = rate.seconds(static_cast<double>(at(place).bytes));
-    sum += seconds;
-    longest = std::max(longest, seconds);
-    ends.push_back(std::max(longest, sum / static_cast<double>(std::min(ends.size(), threads_))));
+    const StoredKv& passage = at(place);
+    if (!speeds.knows(passage)) return {};
+    const auto bytes = static_cast<double>(passage.bytes);
+    if (passage.cached) {
+      cached += speeds.cached.seconds(bytes);
+      longest = std::max(longest, speeds.cached.seconds(bytes));
+    } else {
+      disk += bytes;
+    }
+    const double by_threads =
+        std::max(longest, cached / static_cast<double>(std::min(ends.size(), threads_)));
+    ends.push_back(by_threads + (passage.cached ? 0 : speeds.disk.seconds(disk)));
   }
   return ends;
 }
@@ -128,10 +164,12 @@ size_t LoadOrMake::worth_making() const {
 
 bool LoadOrMake::worth_loading() const {
   const KvSpeeds speeds = rates_.now();
-  const MeasuredRate& load = speeds.of(at(front_));
-  if (!load.known() || !speeds.text.known()) return true;
-  return speeds.text.seconds(static_cast<double>(tokens_left_)) >=
-         kClearlyFaster * load.seconds(static_cast<double>(at(front_).bytes));
+  const StoredKv& passage = at(front_);
+  if (!speeds.knows(passage) || !speeds.text.known()) return true;
+  const double loaded = passage.cached
+                            ? speeds.cached.seconds(static_cast<double>(passage.bytes))
+                            : speeds.disk.seconds(static_cast<double>(disk_bytes_ + passage.bytes));
+  return speeds.text.seconds(static_cast<double>(tokens_left_)) >= kClearlyFaster * loaded;
 }
 
 }  // namespace rhapsode::recall
