@@ -101,7 +101,10 @@ ttft() {
 speed() {
   for model in $(each_model); do
     check "$model" "$(program rhapsode)" bench --model "$models/$model.gguf" --device cuda --batch 8192 --encode
+    check "$model: sequences beside one another, sampling included" "$(program rhapsode_decode_speed)" \
+      "$models/$model.gguf" --device cuda --sequences 1,16,64 --sampling greedy,top-k,top-p,min-p
   done
+  check "the largest logits of rows, against copying these" "$(program top_lab)"
 }
 memory() {
   local rhapsode folder
