@@ -47,6 +47,7 @@ class PageMemory {
     std::byte* to = nullptr;
     size_t bytes = 0;
   };
+  // In any order, even at once: no byte that one of them writes is read or written by another.
   virtual Status copy_all_in(std::span<const CopyIn> copies);
   virtual Status copy_all_out(std::span<const CopyOut> copies);
   virtual Status copy_all_within(std::span<const CopyWithin> copies);

@@ -1,8 +1,9 @@
 // attend_ring's kernel, for every way to set it up: see attend_ring.h.
 //
-// A block has one warpgroup that copies pages into a ring and two or three that have 64 queries each and take
-// pages from the ring at their own pace. While one makes the probabilities of a page, its products with the
-// values of the page before are under way, and so are the other warpgroups' products.
+// A block has one warpgroup that copies pages into two rings, of keys and of values, and two or three that
+// have 64 queries each and take pages from there at their own pace, step by step. While one makes the
+// probabilities of a step, its products with the values of the step before are under way, and so are the
+// other warpgroups'.
 #pragma once
 
 #include <algorithm>

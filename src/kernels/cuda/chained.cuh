@@ -1,5 +1,5 @@
 // Kernels that begin before the one in front of them has ended (programmatic dependent launch): they look at
-// the plan meanwhile, which no kernel of a pass writes.
+// the plan meanwhile, which no kernel of a pass writes, and may bring pages to the L2, reading none.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -330,6 +330,7 @@ Status CudaBackend::begin_mass(bool wanted) {
 
 Status CudaBackend::read_mass(const BatchPlan& plan) {
   finish_mass(options_.kv, mass_target_, stream_);
+  RH_TRY_STATUS(check(cudaGetLastError(), "summing where attention went"));
   std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
   if (!packed.empty()) {
     RH_TRY_STATUS(check(cudaMemcpyAsync(packed.data(), mass_.as<void>(), packed.size() * sizeof(double),

@@ -97,8 +97,9 @@ class DevicePageMemory final : public PageMemory {
     if (can_copy_at_once(copies)) {
       std::vector<GatherPage> pages;
       for (const CopyWithin& one : copies) pages.push_back({one.from, one.to});
-      RH_TRY_STATUS(gather(pages, copies.front().bytes, kWithin));
-      return finish();
+      const Status started = gather(pages, copies.front().bytes, kWithin);
+      const Status finished = finish();  // the list may be on its way even where the kernel is not
+      return started.ok() ? finished : started;
     }
     for (const CopyWithin& one : copies) {
       RH_TRY_STATUS(start(one.to, one.from, one.bytes, cudaMemcpyDeviceToDevice));

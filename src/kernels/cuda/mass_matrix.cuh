@@ -9,7 +9,7 @@
 
 namespace rhapsode::kernels::cuda {
 
-__device__ inline float power_of_two(float x) {
+__device__ inline float mass_power(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
@@ -56,7 +56,7 @@ __device__ void add_probabilities(const RowParameters& p, const MassUnit<C>& uni
       float low = scores[i][2 * odd] * scale;
       float high = scores[i][2 * odd + 1] * scale;
       if constexpr (kAll) {
-        sums[i][odd] += power_of_two(low - lse.x) + power_of_two(high - lse.y);
+        sums[i][odd] += mass_power(low - lse.x) + mass_power(high - lse.y);
         continue;
       }
       const int slot = unit.first_slot + 2 * i + odd;
@@ -68,8 +68,8 @@ __device__ void add_probabilities(const RowParameters& p, const MassUnit<C>& uni
       const auto seen = [&](int i_query) {
         return sees(memory.positions[i_query], position, p.window, unit.reference.sink);
       };
-      if (seen(query)) sums[i][odd] += power_of_two(low - lse.x);
-      if (seen(query + 1)) sums[i][odd] += power_of_two(high - lse.y);
+      if (seen(query)) sums[i][odd] += mass_power(low - lse.x);
+      if (seen(query + 1)) sums[i][odd] += mass_power(high - lse.y);
     }
   }
 }

@@ -1,10 +1,10 @@
 // Scattered pages from pinned memory of the host, or from the device itself, into pages of the device, by a
 // kernel that reads them where they lie: no copy a page, so small pages cross as fast as large ones.
 //
-// Every page has the same number of bytes, a multiple of 16, and both ends lie on 16 bytes. The copy's
-// threads are few: what they wait for is the bus, and the rest of the GPU computes meanwhile. With `sums` the
-// bytes that arrived are summed on the way (kernels/page_sum.h). Queued on the stream, nothing is allocated.
-// Cost: docs/results.md.
+// Every page has the same number of bytes, a multiple of 16, and both ends lie on 16 bytes. A copy from
+// the host takes few threads: what they wait for is the bus, and the rest of the GPU computes meanwhile. With
+// `sums` the bytes that arrived are summed on the way (kernels/page_sum.h). Queued on the stream, nothing is
+// allocated. Cost: docs/results.md.
 #pragma once
 
 #include <cuda_runtime.h>

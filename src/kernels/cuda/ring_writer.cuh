@@ -1,4 +1,4 @@
-// What fills the ring: every page that some row of a tile sees, as far ahead as there are stages.
+// What fills the rings: every page that some row of a tile sees, as far ahead as there are stages.
 #pragma once
 
 #include "kernels/cuda/ring_memory.cuh"
@@ -178,8 +178,11 @@ struct RingWriter {
     kv_head = part.kv_head;
     const DeviceList list = p.plan.lists[part.tile.sequence];
     const Reach reach = reach_of(p, part.tile);
-    const int end = list.count * (part.split + 1) / p.schedule.splits;
-    for (int begin = list.count * part.split / p.schedule.splits; begin < end; begin += 32) {
+    const auto part_begin = [&](int split) {
+      return static_cast<int>(int64_t{list.count} * split / p.schedule.splits);
+    };
+    const int end = part_begin(part.split + 1);
+    for (int begin = part_begin(part.split); begin < end; begin += 32) {
       const int r = begin + static_cast<int>(threadIdx.x) % 32;
       RingPage mine{};
       bool seen = false;
