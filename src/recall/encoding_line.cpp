@@ -128,6 +128,7 @@ void EncodingLine::run(Entry& entry) {
       if (--entry.left > 0) return;
       entry.stage = Stage::kMade;
       --finishing_;
+      ++finished_;
       changed_.notify_all();
     };
     pool_.add(finish, /*urgent=*/true);
@@ -135,11 +136,17 @@ void EncodingLine::run(Entry& entry) {
 }
 
 Result<std::vector<Encoded>> EncodingLine::encode(const Entry& entry) {
+  const auto finished = [this] {
+    const std::lock_guard lock(mutex_);
+    return finished_;
+  };
+  const uint64_t before = finished();
   auto encoded = encoder_.encode(entry.batch.passages, entry.batch.index_only);
   if (encoded.ok() || encoded.error().kind != ErrorKind::kNoSpace) return encoded;
   {
     std::unique_lock lock(mutex_);
-    if (finishing_ == 0) return encoded;
+    // One that has finished since has given its pages back, too.
+    if (finishing_ == 0 && finished_ == before) return encoded;
     changed_.wait(lock, [this] { return finishing_ == 0; });
   }
   return encoder_.encode(entry.batch.passages, entry.batch.index_only);

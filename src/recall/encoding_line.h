@@ -86,6 +86,7 @@ class EncodingLine {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Entry>> entries_;  // guarded by mutex_
   int finishing_ = 0;                           // guarded by mutex_: batches whose pages are still held
+  uint64_t finished_ = 0;                       // guarded by mutex_: batches whose pages are not, any more
   bool failed_ = false;                         // guarded by mutex_
   bool stopping_ = false;                       // guarded by mutex_
   std::thread thread_;
