@@ -131,7 +131,8 @@ struct Kernel {
   std::string name;
   int tile_rows = 1;
   void (*launch)(const DeviceAttend& attend, const TileList& tiles, cudaStream_t stream) = nullptr;
-  int splits = -1;  // attend_stream: 0 as many as it chooses; -1: another kernel
+  int splits = -1;       // attend_stream: 0 as many as it chooses; -1: another kernel
+  bool planned = false;  // attend_ring: as the plan says, where it does
 };
 
 // Pages, plan and tensors of one case on the device.
@@ -189,6 +190,16 @@ class Bed {
                              "partial results"));
       schedule.partials = partials_.as<float>();
       attend_stream(c, schedule, nullptr);
+    } else if (kernel.planned) {
+      const PlanSizes& sizes = packer_->sizes();
+      must(partials_.reserve(ring_slots_bytes(shape_, sizes.part_slots), "partial results"));
+      attend_ring(c,
+                  {tiles,
+                   1,
+                   partials_.as<float>(),
+                   {plan_.at<const DevicePart>(packer_->offsets().parts), sizes.part_rounds,
+                    plan_.at<const DeviceMerge>(packer_->offsets().merges), sizes.merges}},
+                  nullptr);
     } else {
       kernel.launch(c, tiles, nullptr);
     }
@@ -298,7 +309,8 @@ class Bed {
   }
 
   void pack(int tile_rows) {
-    packer_ = std::make_unique<PlanPacker>(shape_.layers, TileRule{1, tile_rows, 0});
+    packer_ =
+        std::make_unique<PlanPacker>(shape_.layers, TileRule{1, tile_rows, 0, case_.kv_heads, kProcessors});
     const std::vector<int32_t> tokens(static_cast<size_t>(rows()));
     packer_->pack({tokens, &batch_, {}});
     must(plan_.reserve(packer_->bytes().size(), "a plan"));
@@ -399,6 +411,9 @@ std::vector<Kernel> kernels_for_many(const Case& c, bool variants) {
                                [](const DeviceAttend& call, const TileList& tiles, cudaStream_t stream) {
                                  attend_ring(call, {tiles}, stream);
                                }}};
+  kernels.push_back(kernels.front());
+  kernels.back().name += ", planned";
+  kernels.back().planned = true;
   for (const lab::RingVariant& variant : lab::ring_variants()) {
     if (!variants || variant.head_dim != c.head_dim) continue;
     kernels.push_back({fmt::format("3 ring, {}", variant.name), variant.queries / group, variant.launch});
@@ -442,6 +457,8 @@ std::vector<Case> scattered_cases() {
   for (const double share : {1.0, 0.15}) {
     cases.push_back({fmt::format("rows {:.0f} % of 27k 1.5b", share * 100), 12, 2, 128, KvType::kF16, 1,
                      27648, 0, share});
+    cases.push_back(
+        {fmt::format("rows {:.0f} % of 27k 0.5b", share * 100), 14, 2, 64, KvType::kF16, 1, 27648, 0, share});
   }
   return cases;
 }

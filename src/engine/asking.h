@@ -39,6 +39,7 @@ class Memory::Asking {
     std::vector<text::DocumentKind> kinds;
     std::vector<recall::PassageTokens> tokens;
     std::vector<std::vector<store::PagePin>> pages;  // only when stored KV is read, or when citing
+    std::shared_ptr<recall::LoadedKv> coming;        // what of them may be on its way
     std::vector<int32_t> shifts;
     std::vector<std::string> misses;  // why KV was not there; empty: it was
     std::vector<int32_t> tail;

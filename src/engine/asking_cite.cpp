@@ -45,6 +45,7 @@ Status Memory::Asking::cite(const Response& response) {
     // tier.
     const uint64_t before = memory_.encoder->evaluated_tokens();
     RH_TRY_STATUS(load_pages());
+    RH_TRY_STATUS(reading_.coming->finish());
     answer_.usage.probe_tokens += static_cast<int>(memory_.encoder->evaluated_tokens() - before);
   }
   std::vector<recall::ReadPassage> read;

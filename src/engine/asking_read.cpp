@@ -137,7 +137,9 @@ Status Memory::Asking::load_pages() {
       }
     }
   };
-  RH_TRY(reading_.pages, memory_.tier->load(*memory_.catalog, wanted, upkeep));
+  RH_TRY(recall::LoadedKv loaded, memory_.tier->begin_load(*memory_.catalog, wanted, upkeep));
+  reading_.pages = std::move(loaded.pages);
+  reading_.coming = std::make_shared<recall::LoadedKv>(std::move(loaded));
   return {};
 }
 
@@ -214,6 +216,7 @@ Result<std::shared_ptr<Generation::State>> Memory::Asking::reader(Request reques
 Status Memory::Asking::read_into(State& state) {
   state.runs.clear();
   state.fresh = {};
+  state.arrive = nullptr;
   if (!reads_stored()) return {};
   RH_TRY(const std::span<const store::PagePin> prefix, memory_.encoder->prefix_pages());
   const auto add_run = [&](std::span<const store::PagePin> pages, size_t tokens, int32_t shift) {
@@ -232,6 +235,7 @@ Status Memory::Asking::read_into(State& state) {
   state.fresh.count = reading_.blend.fresh.count;
   for (const store::PagePin& page : reading_.blend.fresh.pages) state.fresh.pages.push_back(page.share());
   state.prefix_key = {"reuse", provenance};
+  state.arrive = [coming = reading_.coming] { return coming->finish(); };
   return {};
 }
 

@@ -141,6 +141,36 @@ class BlendTest : public PassesFixture {
   int32_t tail_position_ = 0;
 };
 
+// Pages that are on their way are waited for behind the first pass; where they did not arrive, nothing comes
+// of the request.
+TEST_F(BlendTest, NothingIsToldOrKeptOfPagesThatDidNotArrive) {
+  read({passage(150, 1), passage(90, 2)});
+  for (const bool arrives : {true, false}) {
+    const auto state = request({}, 4);
+    int asked = 0;
+    int told = 0;
+    state->prefix_key = {"reuse", arrives ? "arrived" : "lost"};
+    state->arrive = [&]() -> Status {
+      EXPECT_EQ(told, 0);
+      ++asked;
+      return arrives ? Status() : Status(make_error(ErrorKind::kInternal, "garbled on the way"));
+    };
+    state->request.on_text = [&](std::string_view) { return ++told > 0; };
+    scheduler_->submit(state);
+    std::unique_lock lock(state->mutex);
+    state->done.wait(lock, [&] { return state->outcome.has_value(); });
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(state->outcome->ok(), arrives);
+    EXPECT_EQ(told > 0, arrives);
+    if (!arrives) {
+      EXPECT_EQ(state->outcome->error().message, "garbled on the way");
+    }
+    const auto own =
+        std::span<const int32_t>(state->prompt).subspan(static_cast<size_t>(state->run_tokens()));
+    EXPECT_EQ(scheduler_->cached_prefix(state->prefix_key, own) > 0, arrives);
+  }
+}
+
 TEST_F(BlendTest, EverySelectorRanksTokensOnceAndNoneOfAnExactPassage) {
   read({passage(50, 1), passage(70, 2), passage(3, 3), passage(64, 4)});
   for (const BlendSelector kind : kBlendSelectors) {

@@ -19,6 +19,58 @@ using recall::PassageTokens;
 constexpr int kPassages = 12;
 constexpr int kPages = 2;  // of each passage
 
+// Memory whose copies of begin_copies_in() arrive when they are waited for, and not sooner.
+class LateMemory final : public kernels::PageMemory {
+ public:
+  struct State {
+    uint64_t begun = 0;
+    int on_the_way = 0;
+    bool fails = false;
+  };
+  explicit LateMemory(State& state) : state_(state) {}
+  Result<std::byte*> reserve(size_t bytes) override { return host_->reserve(bytes); }
+  bool host_addressable() const override { return true; }
+  uint64_t suggested_bytes() const override { return host_->suggested_bytes(); }
+  Status copy_in(std::byte* to, std::span<const std::byte> from) override { return host_->copy_in(to, from); }
+  Status copy_out(const std::byte* from, std::span<std::byte> to) override {
+    return host_->copy_out(from, to);
+  }
+  Status copy_within(const std::byte* from, std::byte* to, size_t bytes) override {
+    return host_->copy_within(from, to, bytes);
+  }
+  Result<std::unique_ptr<kernels::PageArrival>> begin_copies_in(std::span<const CopyIn> copies) override {
+    return std::unique_ptr<kernels::PageArrival>(
+        std::make_unique<Arrival>(state_, std::vector<CopyIn>(copies.begin(), copies.end())));
+  }
+
+ private:
+  class Arrival final : public kernels::PageArrival {
+   public:
+    Arrival(State& state, std::vector<CopyIn> copies)
+        : state_(state), copies_(std::move(copies)), number_(++state.begun) {
+      ++state_.on_the_way;
+    }
+    ~Arrival() override { static_cast<void>(Arrival::finish()); }
+    uint64_t number() const override { return number_; }
+    Status finish() override {
+      if (finished_) return {};
+      finished_ = true;
+      --state_.on_the_way;
+      if (state_.fails) return make_error(ErrorKind::kInternal, "garbled on the way");
+      for (const CopyIn& copy : copies_) std::copy(copy.from.begin(), copy.from.end(), copy.to);
+      return {};
+    }
+
+   private:
+    State& state_;
+    std::vector<CopyIn> copies_;
+    uint64_t number_;
+    bool finished_ = false;
+  };
+  State& state_;
+  std::unique_ptr<kernels::PageMemory> host_ = kernels::host_page_memory();
+};
+
 class KvTierTest : public PassesFixture {
  protected:
   void SetUp() override {
@@ -57,19 +109,36 @@ class KvTierTest : public PassesFixture {
   }
 
   using Pages = std::vector<std::vector<store::PagePin>>;
-  Pages load(KvTier& tier, int first, int count) {
+  std::vector<recall::KvWanted> wanted(int first, int count) {
     std::vector<recall::KvWanted> wanted;
     for (int i = first; i < first + count; ++i) {
       wanted.push_back({ids_[static_cast<size_t>(i)], &texts_[static_cast<size_t>(i)]});
     }
+    return wanted;
+  }
+  Pages load(KvTier& tier, int first, int count) {
     recall::KvUpkeep upkeep;
     upkeep.keep = [&](std::span<const store::KvRecord> made) {
       kept_ += made.size();
       EXPECT_TRUE(catalog_->put_kv("print-tier", made).ok());
     };
-    auto pages = tier.load(*catalog_, wanted, upkeep);
+    auto pages = tier.load(*catalog_, wanted(first, count), upkeep);
     EXPECT_TRUE(pages.ok()) << pages.error().message;
     return pages.ok() ? std::move(*pages) : Pages{};
+  }
+  // Whose passages are in the host's tier and nowhere else.
+  std::unique_ptr<KvTier> tier_with_late_pages() {
+    open(/*deterministic=*/false, std::make_unique<LateMemory>(late_));
+    auto tier = this->tier(options());
+    load_all(*tier);
+    tier->reclaim(1000);
+    EXPECT_EQ(late_.begun, 0u);
+    return tier;
+  }
+  recall::LoadedKv begin_all(KvTier& tier) {
+    auto loaded = tier.begin_load(*catalog_, wanted(0, kPassages), {});
+    EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+    return loaded.ok() ? std::move(*loaded) : recall::LoadedKv{};
   }
   Pages load_all(KvTier& tier) { return load(tier, 0, kPassages); }
 
@@ -88,6 +157,7 @@ class KvTierTest : public PassesFixture {
   void adjust(engine::RunnerOptions& options) const override { options.devices = devices_; }
 
   int devices_ = 1;
+  LateMemory::State late_;
   std::optional<Folder> folder_;
   std::unique_ptr<store::Catalog> catalog_;
   std::vector<int64_t> ids_;
@@ -224,6 +294,60 @@ TEST_F(KvTierTest, WhereTheHostGivesNoMoreTheTierEndsAndItsOldestStillMakeRoom) 
   EXPECT_FALSE(tier->holds(ids_[1]));
   load(*tier, kPassages - 2, 2);
   EXPECT_EQ(tier->stats().ram_hits, 2u);
+}
+
+TEST_F(KvTierTest, WhatComesFromTheHostMayBeOnItsWay) {
+  auto tier = tier_with_late_pages();
+  const uint64_t encoded = tier->stats().encoded;
+  recall::LoadedKv loaded = begin_all(*tier);
+  EXPECT_EQ(late_.on_the_way, 1) << "all of them together";
+  for (const auto& passage : loaded.pages) {
+    for (const store::PagePin& page : passage) EXPECT_EQ(page->arrival, late_.begun);
+  }
+  EXPECT_EQ(tier->stats().bytes, 0u) << "nobody else finds them before they are there";
+  EXPECT_EQ(tier->reclaim(1000), 0);
+  ASSERT_TRUE(loaded.finish().ok());
+  ASSERT_TRUE(loaded.finish().ok());
+  EXPECT_EQ(late_.on_the_way, 0);
+  EXPECT_EQ(tier->stats().bytes, tier->stats().ram_bytes);
+  EXPECT_EQ(tier->stats().encoded, encoded);
+  const Pages again = load_all(*tier);
+  EXPECT_EQ(late_.begun, 1u) << "they are in the pages now";
+  expect_same(loaded.pages, again);
+  auto without = this->tier(options(/*ram=*/false));
+  expect_same(again, load_all(*without));
+}
+
+TEST_F(KvTierTest, WhatDidNotArriveIsNotRead) {
+  auto tier = tier_with_late_pages();
+  {
+    recall::LoadedKv loaded = begin_all(*tier);
+    late_.fails = true;
+    for (int i = 0; i < 2; ++i) {
+      const Status arrived = loaded.finish();
+      ASSERT_FALSE(arrived.ok());
+      EXPECT_EQ(arrived.error().message, "garbled on the way");
+    }
+  }
+  EXPECT_EQ(tier->stats().bytes, 0u);
+  late_.fails = false;
+  begin_all(*tier) = {};  // given up on the way
+  EXPECT_EQ(late_.on_the_way, 0);
+  EXPECT_EQ(tier->stats().bytes, 0u);
+  const Pages pages = load_all(*tier);
+  EXPECT_EQ(late_.begun, 3u);
+  auto without = this->tier(options(/*ram=*/false));
+  expect_same(pages, load_all(*without));
+}
+
+TEST_F(KvTierTest, WhatIsDroppedOnItsWayDoesNotStay) {
+  auto tier = tier_with_late_pages();
+  recall::LoadedKv loaded = begin_all(*tier);
+  tier->drop(ids_[3]);
+  ASSERT_TRUE(loaded.finish().ok());
+  EXPECT_FALSE(tier->holds(ids_[3]));
+  EXPECT_TRUE(tier->holds(ids_[4]));
+  EXPECT_EQ(tier->stats().bytes, tier->stats().ram_bytes);
 }
 
 // Both ways go on at once, and are measured, before anything is decided.

@@ -52,6 +52,10 @@ struct RequestState {
   std::vector<ContextRun> runs;
   std::vector<recall::BlendedToken> blended;  // by position; evaluated before what stands behind the runs
   recall::FreshTokens fresh;                  // left out of runs and evaluated already
+  // Waits until the runs' pages are there, which may still be on their way (recall::LoadedKv): asked on the
+  // engine's thread when the first pass over them has run, before anything of it is kept or told. Empty: they
+  // are there.
+  std::function<Status()> arrive;
   // The last tokens of the prompt whose places the response gets the logits of (prompt_logits).
   int scored_tokens = 0;
   std::optional<OpenFrame> frame;

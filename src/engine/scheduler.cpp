@@ -499,6 +499,10 @@ void Scheduler::note_pass(const Pass& pass, int64_t begin_ns, int64_t end_ns) {
 
 void Scheduler::after_slice(const Slice& slice, const Outputs& outputs, double pass_ms) {
   RequestState& request = *slice.request;
+  if (request.arrive) {
+    const Status arrived = std::exchange(request.arrive, nullptr)();
+    if (!arrived.ok()) return fail(slice.request, arrived.error());
+  }
   request.sequence.commit(slice.rows);
   StageTimes& timing = request.response.timing;
   (request.prefilled ? timing.decode_ms : timing.prefill_ms) += pass_ms;

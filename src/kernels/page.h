@@ -56,7 +56,8 @@ struct Page {
   bool consecutive = true;                       // positions[j] == positions[0] + j
   std::array<int32_t, kPageTokens> positions{};  // frame position of each slot
   PageBounds* bounds = nullptr;                  // null: the page has no room for them
-  int32_t device = 0;  // whose memory the block lies in, of those that a sharded back end computes on
+  int32_t device = 0;    // whose memory the block lies in, of those that a sharded back end computes on
+  uint64_t arrival = 0;  // of copies into it that passes may have to wait for (page_memory.h); 0: of none
 };
 
 // The mask of slots [0, count).

@@ -62,6 +62,11 @@ Status PageMemory::copy_all_in(std::span<const CopyIn> copies) {
   return {};
 }
 
+Result<std::unique_ptr<PageArrival>> PageMemory::begin_copies_in(std::span<const CopyIn> copies) {
+  RH_TRY_STATUS(copy_all_in(copies));
+  return std::make_unique<PageArrival>();
+}
+
 Status PageMemory::copy_all_out(std::span<const CopyOut> copies) {
   for (const CopyOut& copy : copies) RH_TRY_STATUS(copy_out(copy.from, copy.to));
   return {};

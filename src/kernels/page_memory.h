@@ -18,6 +18,17 @@
 
 namespace rhapsode::kernels {
 
+// Copies into a device that may be on their way still; one that is not finished, the end finishes. While it
+// lives the memory does, and what is copied stays as it is. Threads: one at a time.
+class PageArrival {
+ public:
+  virtual ~PageArrival() = default;
+  // What Page::arrival is to say of the pages copied into; 0: they are there.
+  virtual uint64_t number() const { return 0; }
+  // Waits until they are there. Errors: those of copy_all_in(); the pages hold nothing then.
+  virtual Status finish() { return {}; }
+};
+
 class PageMemory {
  public:
   virtual ~PageMemory() = default;
@@ -49,6 +60,9 @@ class PageMemory {
   };
   // In any order, even at once: no byte that one of them writes is read or written by another.
   virtual Status copy_all_in(std::span<const CopyIn> copies);
+  // copy_all_in() of whole blocks that passes may read from now on: where the memory can, layers arrive one
+  // behind the other, and a pass that comes to a layer waits for it. Other copies see what has arrived.
+  virtual Result<std::unique_ptr<PageArrival>> begin_copies_in(std::span<const CopyIn> copies);
   virtual Status copy_all_out(std::span<const CopyOut> copies);
   virtual Status copy_all_within(std::span<const CopyWithin> copies);
   // Whether private copies of pages cost little beside reading them once.

@@ -29,6 +29,42 @@ void append_shared(std::vector<store::PagePin>& all, std::span<const store::Page
 
 }  // namespace
 
+// Copies on their way, with pins of both ends.
+struct LoadedKv::Coming {
+  KvTier& tier;
+  std::vector<int64_t> passages;
+  std::vector<std::vector<store::PagePin>> pages;  // [passages]
+  std::vector<store::PagePin> from;
+  std::unique_ptr<kernels::PageArrival> arrival;  // the first to go
+  bool settled = false;
+  Status status;
+};
+
+void LoadedKv::CloseComing::operator()(Coming* coming) const {
+  delete coming;
+}
+
+Status LoadedKv::finish() {
+  return coming_ ? coming_->tier.settle(*coming_) : Status();
+}
+
+Status KvTier::settle(LoadedKv::Coming& coming) {
+  if (coming.settled) return coming.status;
+  coming.settled = true;
+  coming.status = coming.arrival->finish();
+  RH_TRY_STATUS(coming.status);
+  const auto is_dropped = [&](int64_t passage) {
+    std::lock_guard lock(mutex_);
+    return !ram_.holds(passage);  // pinned there, it would have stayed
+  };
+  for (size_t i = 0; i < coming.passages.size(); ++i) {
+    if (!is_dropped(coming.passages[i])) insert(coming.passages[i], coming.pages[i], {});
+  }
+  coming.pages.clear();
+  coming.from.clear();
+  return {};
+}
+
 // One call of load(). A passage is missing while it has no pages.
 struct KvTier::Loading {
   const store::Catalog& catalog;
@@ -37,6 +73,7 @@ struct KvTier::Loading {
   std::vector<std::vector<store::PagePin>> pages;      // [wanted]
   std::vector<std::vector<store::PagePin>> ram_pages;  // [wanted] of the host's tier; may be empty
   std::vector<bool> stored;                            // [wanted] on disk, sound
+  std::unique_ptr<LoadedKv::Coming, LoadedKv::CloseComing> coming;
 
   int tokens(size_t i) const { return static_cast<int>(wanted[i].tokens->tokens.size()); }
   std::vector<size_t> missing() const {
@@ -150,8 +187,12 @@ Status KvTier::bring_from_ram(Loading& loading) {
   if (found.empty()) return {};
   RH_TRY_STATUS(take_pages(loading, found, counts));
   for (const size_t i : found) append_shared(to, loading.pages[i]);
-  RH_TRY_STATUS(store::copy_pages(from, to));
-  for (const size_t i : found) insert(loading.wanted[i].passage, loading.pages[i], {});
+  RH_TRY(std::unique_ptr<kernels::PageArrival> arrival, store::begin_copy_pages(from, to));
+  loading.coming.reset(new LoadedKv::Coming{*this, {}, {}, std::move(from), std::move(arrival), false, {}});
+  for (const size_t i : found) {
+    loading.coming->passages.push_back(loading.wanted[i].passage);
+    loading.coming->pages.push_back(share_all(loading.pages[i]));
+  }
   std::lock_guard lock(mutex_);
   stats_.ram_hits += found.size();
   return {};
@@ -337,17 +378,27 @@ Status KvTier::keep(const Loading& loading, std::span<const size_t> numbers) {
   return {};
 }
 
-Result<std::vector<std::vector<store::PagePin>>> KvTier::load(const store::Catalog& catalog,
-                                                              std::span<const KvWanted> wanted,
-                                                              const KvUpkeep& upkeep) {
-  Loading loading{catalog, wanted, upkeep, {}, {}, std::vector<bool>(wanted.size(), false)};
+Result<LoadedKv> KvTier::begin_load(const store::Catalog& catalog, std::span<const KvWanted> wanted,
+                                    const KvUpkeep& upkeep) {
+  Loading loading{catalog, wanted, upkeep, {}, {}, std::vector<bool>(wanted.size(), false), {}};
   loading.pages.resize(wanted.size());
   loading.ram_pages.resize(wanted.size());
   share_resident(loading);
   RH_TRY_STATUS(bring_from_ram(loading));
   RH_TRY_STATUS(bring_from_disk(loading));
   RH_TRY_STATUS(make_from_text(loading));
-  return std::move(loading.pages);
+  LoadedKv loaded;
+  loaded.pages = std::move(loading.pages);
+  loaded.coming_ = std::move(loading.coming);
+  return loaded;
+}
+
+Result<std::vector<std::vector<store::PagePin>>> KvTier::load(const store::Catalog& catalog,
+                                                              std::span<const KvWanted> wanted,
+                                                              const KvUpkeep& upkeep) {
+  RH_TRY(LoadedKv loaded, begin_load(catalog, wanted, upkeep));
+  RH_TRY_STATUS(loaded.finish());
+  return std::move(loaded.pages);
 }
 
 }  // namespace rhapsode::recall

@@ -7,6 +7,9 @@
 // which it comes back at the speed of the bus. KV made from text is handed to `keep`, so that the next reader
 // finds it on disk. A damaged extent is quarantined, counted and made again.
 //
+// What begin_load() has on its way belongs to the tier's pages only when it is there: until then others that
+// want it bring it themselves.
+//
 // Load or make (load_or_make.h): with a tier of the host, hence a GPU, a batch's passages on disk are read by
 // some threads, each of which also brings them up, while others of them are made from text, so that all are
 // there soonest. That needs KV stored as pages have it, so that both give the same. Threads: load() by one
@@ -16,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -32,6 +36,27 @@ namespace rhapsode::recall {
 struct KvWanted {
   int64_t passage = 0;
   const PassageTokens* tokens = nullptr;
+};
+
+// The pages of one KvTier::begin_load(): by passage, in the order asked for.
+class LoadedKv {
+ public:
+  LoadedKv() = default;
+  LoadedKv(LoadedKv&&) noexcept = default;
+  LoadedKv& operator=(LoadedKv&&) noexcept = default;
+
+  std::vector<std::vector<store::PagePin>> pages;
+  // Waits until all of them are there, if some were on their way. An error: these hold nothing. Any thread,
+  // one at a time; before the tier's end.
+  Status finish();
+
+ private:
+  friend class KvTier;
+  struct Coming;
+  struct CloseComing {
+    void operator()(Coming* coming) const;
+  };
+  std::unique_ptr<Coming, CloseComing> coming_;
 };
 
 struct KvTierStats {
@@ -67,6 +92,10 @@ class KvTier {
   Result<std::vector<std::vector<store::PagePin>>> load(const store::Catalog& catalog,
                                                         std::span<const KvWanted> wanted,
                                                         const KvUpkeep& upkeep);
+  // The same; but those that come from the host's memory may be on their way when it returns, layer by layer
+  // (PageMemory::begin_copies_in). Passes may read them at once; what they say counts when finish() was ok.
+  Result<LoadedKv> begin_load(const store::Catalog& catalog, std::span<const KvWanted> wanted,
+                              const KvUpkeep& upkeep);
   bool holds(int64_t passage) const;
   void drop(int64_t passage);
   void clear();
@@ -78,6 +107,7 @@ class KvTier {
   KvRates& rates() { return rates_; }
 
  private:
+  friend class LoadedKv;
   struct Loading;
   struct Stored;
   void share_resident(Loading& loading);
@@ -101,6 +131,7 @@ class KvTier {
   std::vector<store::PagePin> ram_pages(int count);
   void insert(int64_t passage, std::span<const store::PagePin> pages,
               std::span<const store::PagePin> ram_pages);
+  Status settle(LoadedKv::Coming& coming);
 
   PassRunner& runner_;
   Encoder& encoder_;

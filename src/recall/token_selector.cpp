@@ -30,10 +30,14 @@ Ranking selectable(const BlendContext& context) {
 
 // By score, the largest first; of equal ones the first in reading order. The best `most` of them.
 Ranking by_score(const Ranking& tokens, std::span<const double> scores, size_t most) {
-  std::vector<uint32_t> order(tokens.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const auto before = [&](uint32_t a, uint32_t b) {
-    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  struct Scored {
+    double score;
+    uint32_t index;
+  };
+  std::vector<Scored> order(tokens.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = {scores[i], static_cast<uint32_t>(i)};
+  const auto before = [](const Scored& a, const Scored& b) {
+    return a.score != b.score ? a.score > b.score : a.index < b.index;
   };
   if (most < order.size()) {
     std::nth_element(order.begin(), order.begin() + static_cast<int64_t>(most), order.end(), before);
@@ -42,7 +46,7 @@ Ranking by_score(const Ranking& tokens, std::span<const double> scores, size_t m
   std::sort(order.begin(), order.end(), before);
   Ranking ranking;
   ranking.reserve(order.size());
-  for (const uint32_t index : order) ranking.push_back(tokens[index]);
+  for (const Scored& scored : order) ranking.push_back(tokens[scored.index]);
   return ranking;
 }
 
@@ -63,13 +67,17 @@ Ranking by_distance(const BlendContext& context, bool from_end, size_t most) {
   return ranking;
 }
 
+// The mean of each value and its neighbours. Neighbour by neighbour, so that many sums grow side by side.
 std::vector<double> smoothed(std::span<const double> values) {
   const int count = static_cast<int>(values.size());
   std::vector<double> result(values.size());
+  for (int reach = -kSmoothing; reach <= kSmoothing; ++reach) {
+    const int begin = std::max(0, -reach);
+    const int end = std::min(count, count - reach);
+    for (int i = begin; i < end; ++i) result[i] += values[i + reach];
+  }
   for (int i = 0; i < count; ++i) {
-    const int begin = std::max(0, i - kSmoothing);
-    const int end = std::min(count, i + kSmoothing + 1);
-    result[i] = std::accumulate(values.begin() + begin, values.begin() + end, 0.0) / (end - begin);
+    result[i] /= std::min(count, i + kSmoothing + 1) - std::max(0, i - kSmoothing);
   }
   return result;
 }

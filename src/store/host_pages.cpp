@@ -27,6 +27,31 @@ void describe_alike(const kernels::Page& from, kernels::Page& to) {
   to.positions = from.positions;
 }
 
+namespace {
+
+std::vector<kernels::PageMemory::CopyIn> copies_in(std::span<const PagePin> from, std::span<const PagePin> to,
+                                                   size_t bytes) {
+  std::vector<kernels::PageMemory::CopyIn> copies;
+  copies.reserve(from.size());
+  for (size_t i = 0; i < from.size(); ++i) copies.push_back({to[i]->data, std::span(from[i]->data, bytes)});
+  return copies;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<kernels::PageArrival>> begin_copy_pages(std::span<const PagePin> from,
+                                                               std::span<const PagePin> to) {
+  if (from.empty()) return std::make_unique<kernels::PageArrival>();
+  const PagePool& target = to.front().pool();
+  RH_TRY(std::unique_ptr<kernels::PageArrival> arrival,
+         target.memory().begin_copies_in(copies_in(from, to, target.shape().block_bytes())));
+  for (size_t i = 0; i < from.size(); ++i) {
+    describe_alike(*from[i].get(), *to[i].get());
+    to[i]->arrival = arrival->number();
+  }
+  return arrival;
+}
+
 Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to) {
   if (from.empty()) return {};
   const PagePool& source = from.front().pool();
@@ -38,9 +63,7 @@ Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to) {
     for (size_t i = 0; i < from.size(); ++i) copies.push_back({from[i]->data, to[i]->data, bytes});
     copied = source.memory().copy_all_within(copies);
   } else if (source.memory().host_addressable()) {
-    std::vector<kernels::PageMemory::CopyIn> copies;
-    for (size_t i = 0; i < from.size(); ++i) copies.push_back({to[i]->data, std::span(from[i]->data, bytes)});
-    copied = target.memory().copy_all_in(copies);
+    copied = target.memory().copy_all_in(copies_in(from, to, bytes));
   } else {
     std::vector<kernels::PageMemory::CopyOut> copies;
     for (size_t i = 0; i < from.size(); ++i) copies.push_back({from[i]->data, std::span(to[i]->data, bytes)});

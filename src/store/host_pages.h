@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "kernels/page.h"
+#include "kernels/page_memory.h"
 #include "store/page_pool.h"
 #include "store/segment_file.h"
 
@@ -41,6 +43,10 @@ void describe_alike(const kernels::Page& from, kernels::Page& to);
 
 // Blocks from one pool to as many of another of the same shape, of which one lies on the host.
 Status copy_pages(std::span<const PagePin> from, std::span<const PagePin> to);
+// Likewise from the host to a device, from where passes may read them at once (PageMemory::begin_copies_in).
+// Both stay pinned until it is finished.
+Result<std::unique_ptr<kernels::PageArrival>> begin_copy_pages(std::span<const PagePin> from,
+                                                               std::span<const PagePin> to);
 
 // encode_kv() and decode_kv() (store/kv_codec.h) of pinned pages.
 Result<std::vector<std::byte>> encode_pinned_kv(std::span<const PagePin> pins, kernels::KvType stored,

@@ -141,6 +141,7 @@ PagePin PagePool::allocate(int device) {
   block->page.count = 0;
   block->page.consecutive = true;
   block->page.positions.fill(0);
+  block->page.arrival = 0;
   block->bounds.slots = 0;
   block->references.store(1, std::memory_order_relaxed);
   return PagePin(this, &block->page);

@@ -45,9 +45,11 @@ int ring_splits(const KvShape& shape, int tile_count, int most_references) {
 }
 
 size_t ring_workspace_bytes(const KvShape& shape, int tile_count, int splits) {
-  if (splits == 1) return 0;
-  const auto queries = static_cast<size_t>(tile_count) * shape.kv_heads * splits *
-                       static_cast<size_t>(ring_queries(shape.head_dim));
+  return splits == 1 ? 0 : ring_slots_bytes(shape, tile_count * shape.kv_heads * splits);
+}
+
+size_t ring_slots_bytes(const KvShape& shape, int slots) {
+  const auto queries = static_cast<size_t>(slots) * static_cast<size_t>(ring_queries(shape.head_dim));
   return queries * (static_cast<size_t>(shape.head_dim) + 2) * sizeof(float);
 }
 

@@ -49,9 +49,12 @@ struct RingReader {
   int i = 0;  // steps of keys taken, over all tiles; with the ends of tiles
   int v = 0;  // of values; these have no ends
 
-  __device__ __forceinline__ const RingPage* wait_keys() const {
+  // The step's sign.
+  __device__ __forceinline__ int32_t wait_keys() const {
     wait_barrier(memory.of_keys.full[i % C::kStages], i / C::kStages & 1);
-    return memory.infos[i % C::kStages];
+    int32_t sign = 0;
+    if (threadIdx.x % 32 == 0) sign = memory.signs[i % C::kStages];
+    return __shfl_sync(~0u, sign, 0);
   }
   __device__ __forceinline__ uint32_t wait_values() const {
     wait_barrier(memory.of_values.full[v % C::kStages], v / C::kStages & 1);
@@ -65,35 +68,38 @@ struct RingReader {
   __device__ __forceinline__ void release_keys() { release(memory.of_keys.empty[i++ % C::kStages]); }
   __device__ __forceinline__ void release_values() { release(memory.of_values.empty[v++ % C::kStages]); }
 
-  __device__ __forceinline__ void adjust(const RingPage* pages, const float* mine, Scores& scores) const {
+  __device__ __forceinline__ void adjust(int32_t sign, const float* mine, Scores& scores) const {
+    const RingPage* pages = memory.pages[i % C::kStages];
     if constexpr (!C::kPlain) {
       if (p.soft_cap > 0) cap_scores(p.soft_cap, scores);
     }
-    hide_unseen<C, 0>(p, pages[0], mine, scores);
-    if constexpr (C::kStep > 1) hide_unseen<C, 1>(p, pages[1], mine, scores);
+    if (!(sign & 1)) hide_unseen<C, 0>(p, pages[0], mine, scores);
+    if constexpr (C::kStep > 1) {
+      if (!(sign & 2)) hide_unseen<C, 1>(p, pages[1], mine, scores);
+    }
   }
 
   // The pages of one tile; the warp's queries begin at `mine`, of this lane's first row.
   __device__ __forceinline__ void read_tile(const float* mine, RingState<C>& state) {
-    const RingPage* pages = wait_keys();
-    if (pages[0].reference.data == nullptr) return release_keys();
+    int32_t sign = wait_keys();
+    if (sign == RingMemory<C>::kEnd) return release_keys();
     Scores scores = {};
     float keep[2] = {1.0f, 1.0f};
-    state.turn_to(p, mine, pages[0].reference.shift_row);
+    state.turn_to(p, mine, sign >> C::kStep);
     publish_shared();
     hold(scores);
     open_products();
     state.begin_scores(keys(), scores);
     wait_products<0>();
     hold(scores);
-    adjust(pages, mine, scores);
+    adjust(sign, mine, scores);
     release_keys();
     state.soften(scores, keep);
     state.pack(scores);
     for (;;) {
-      pages = wait_keys();
-      if (pages[0].reference.data == nullptr) break;
-      state.turn_to(p, mine, pages[0].reference.shift_row);
+      sign = wait_keys();
+      if (sign == RingMemory<C>::kEnd) break;
+      state.turn_to(p, mine, sign >> C::kStep);
       publish_shared();
       hold(scores);
       hold(state.out);
@@ -106,7 +112,7 @@ struct RingReader {
       turns.pass();
       wait_products<1>();
       hold(scores);
-      adjust(pages, mine, scores);
+      adjust(sign, mine, scores);
       release_keys();
       const bool moved = state.soften(scores, keep);
       // Waiting in two branches keeps the wait behind the probabilities and their sums (never below zero),
@@ -134,16 +140,27 @@ struct RingReader {
   }
 };
 
-// A block takes every gridDim.x-th part of a tile of a KV head, in turns from both ends of that many, since
-// tiles that begin first see most.
+// A block takes the parts planned for it; else every gridDim.x-th part of a tile of a KV head, in turns from
+// both ends of that many, since tiles that begin first see most.
 template <typename F>
 __device__ __forceinline__ void for_each_part(const WideParameters& p, const F& visit) {
-  const int items = p.schedule.tiles.count * p.layout.kv_heads * p.schedule.splits;
   const int blocks = static_cast<int>(gridDim.x);
   const int block = static_cast<int>(blockIdx.x);
-  for (int round = 0; round * blocks < items; ++round) {
-    const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-    if (item < items) visit(ring_part(p, item));
+  const int items = p.schedule.tiles.count * p.layout.kv_heads * p.schedule.splits;
+  const bool planned = p.schedule.planned.rounds > 0;
+  const int rounds = planned ? p.schedule.planned.rounds : (items + blocks - 1) / blocks;
+  for (int round = 0; round < rounds; ++round) {
+    RingPart part;
+    if (planned) {
+      const DevicePart next = p.schedule.planned.parts[round * blocks + block];
+      if (next.item < 0) return;
+      part = ring_part(p, next);
+    } else {
+      const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+      if (item >= items) continue;
+      part = split_part(p, item);
+    }
+    visit(part);
   }
 }
 
@@ -176,8 +193,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
       load_queries(p, tile, part.kv_head, first, memory);
       RingState<C> state;
       reader.read_tile(memory.queries[first + threadIdx.x % 32 / 4], state);
-      if (p.schedule.splits > 1) {
-        store_partial(p, part.item, first, state);
+      if (part.slot >= 0) {
+        store_partial(p, part.slot, first, state);
       } else {
         store_tile(p, tile, part.kv_head, first, out_element, state);
       }
@@ -210,10 +227,12 @@ void launch_ring(const DeviceAttend& attend, const RingSchedule& schedule, cudaS
   constexpr int kBytes = sizeof(RingMemory<C>);
   cudaFuncSetAttribute(ring_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   const int items = tiles.count * attend.shape.kv_heads;
-  const int blocks = std::min(kProcessors, items * schedule.splits);
+  const bool planned = schedule.planned.rounds > 0;
+  const int blocks = planned ? kProcessors : std::min(kProcessors, items * schedule.splits);
   ring_kernel<C><<<static_cast<unsigned>(blocks), C::kThreads, kBytes, stream>>>(p, attend.out.element);
-  if (schedule.splits == 1) return;
-  const dim3 merges(static_cast<unsigned>(items), C::kQueries / kMergedAtOnce);
+  const int cut = planned ? schedule.planned.merge_count : schedule.splits > 1 ? items : 0;
+  if (cut == 0) return;
+  const dim3 merges(static_cast<unsigned>(cut), C::kQueries / kMergedAtOnce);
   ring_merge_kernel<C><<<merges, kMergedAtOnce * 32, 0, stream>>>(p, attend.out.element);
 }
 

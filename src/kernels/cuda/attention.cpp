@@ -23,6 +23,8 @@ Attention::Attention(const KvShape& shape, std::span<const AttendLayer> layers) 
   rule_.wide_rows = ring_tile_rows(shape.head_dim, group);
   rule_.most_narrow_rows = kMostNarrowTiles * rule_.narrow_rows;
   ring_ = can_attend_ring(shape, group);
+  rule_.wide_heads = shape.kv_heads;
+  rule_.wide_blocks = ring_ ? kProcessors : 0;
   // Pages that only attend_stream reads by matrix products are read by it whatever the rows.
   if (can_stream(shape) && !ring_) rule_.most_narrow_rows = std::numeric_limits<int>::max();
 }
@@ -39,7 +41,8 @@ Status Attention::reserve(const PlanSizes& sizes) {
   for (const PlanSizes& tiles : {sizes, of_outputs(sizes)}) {
     const AttendSplits cut = splits(tiles);
     bytes = std::max({bytes, stream_workspace_bytes(shape_, most_heads_, tiles.narrow_tiles, cut.narrow),
-                      ring_workspace_bytes(shape_, tiles.wide_tiles, cut.wide)});
+                      ring_workspace_bytes(shape_, tiles.wide_tiles, cut.wide),
+                      ring_slots_bytes(shape_, tiles.part_slots)});
   }
   return partials_.reserve(bytes, "partial results of attention");
 }
@@ -55,11 +58,12 @@ void Attention::write(DeviceAttend call, const PlanSizes& sizes, bool mass, cuda
   turn_and_write(call, stream);
 }
 
-void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream) {
+void Attention::run(DeviceAttend call, const PlanSizes& sizes, const PlannedTiles& plan,
+                    cudaStream_t stream) {
   call.turned = turned_.as<float>();
   if (!call.lse) call.lse = lse();
-  const TileList narrow{tiles, sizes.narrow_tiles, rule_.narrow_rows};
-  const TileList wide{tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
+  const TileList narrow{plan.tiles, sizes.narrow_tiles, rule_.narrow_rows};
+  const TileList wide{plan.tiles + sizes.narrow_tiles, sizes.wide_tiles, rule_.wide_rows};
   const AttendSplits cut = splits(sizes);
   auto* const partials = partials_.as<float>();
   if (can_stream(shape_)) {
@@ -68,7 +72,11 @@ void Attention::run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile*
     attend_rows(call, narrow, stream);
   }
   if (ring_) {
-    attend_ring(call, {wide, cut.wide, partials}, stream);
+    RingSchedule schedule{wide, cut.wide, partials};
+    if (sizes.part_rounds > 0) {
+      schedule.planned = {plan.parts, sizes.part_rounds, plan.merges, sizes.merges};
+    }
+    attend_ring(call, schedule, stream);
   } else {
     attend_rows(call, wide, stream);
   }

@@ -27,6 +27,13 @@ struct AttendSplits {
   bool operator==(const AttendSplits&) const = default;
 };
 
+// The plan's, on the device.
+struct PlannedTiles {
+  const DeviceTile* tiles = nullptr;  // narrow ones, wide ones
+  const DevicePart* parts = nullptr;
+  const DeviceMerge* merges = nullptr;
+};
+
 class Attention {
  public:
   Attention(const KvShape& shape, std::span<const AttendLayer> layers);
@@ -38,8 +45,8 @@ class Attention {
   // Writes the new rows and turns the queries where run() or, with `mass`, add_mass() of the same call reads
   // them turned.
   void write(DeviceAttend call, const PlanSizes& sizes, bool mass, cudaStream_t stream);
-  // `tiles`: the plan's, on the device. Sums go to call.lse, or where that is null to lse().
-  void run(DeviceAttend call, const PlanSizes& sizes, const DeviceTile* tiles, cudaStream_t stream);
+  // Sums go to call.lse, or where that is null to lse().
+  void run(DeviceAttend call, const PlanSizes& sizes, const PlannedTiles& plan, cudaStream_t stream);
   // What a launch holds besides the sizes.
   AttendSplits splits(const PlanSizes& sizes) const;
   std::array<const void*, 3> rooms() const {

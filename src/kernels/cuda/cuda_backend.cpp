@@ -16,7 +16,9 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/layer_clock.h"
 #include "kernels/cuda/op_clock.h"
+#include "kernels/cuda/page_arrivals.h"
 #include "kernels/cuda/pass_graphs.h"
+#include "kernels/cuda/pass_mass.h"
 #include "kernels/cuda/plan_upload.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/rope_tables.h"
@@ -53,17 +55,16 @@ class CudaBackend final : public Backend {
   Result<TopLogits> top_logits(int output) const override { return top_.of(output); }
   Result<std::span<const float>> whole_rows(int first_output, int count) override;
   uint64_t weight_copy_bytes() const override { return weights_.bytes(); }
-  std::unique_ptr<PageMemory> new_page_memory() override { return device_page_memory(options_.device); }
+  std::unique_ptr<PageMemory> new_page_memory() override {
+    return device_page_memory(options_.device, arrivals_);
+  }
   bool searches_codes() const override { return true; }
   Result<std::unique_ptr<CodeSearch>> new_code_search(int dimensions) override {
     return make_code_search(dimensions, options_.device);
   }
   std::string_view numerics() const override { return weights_.rounds_to_bf16() ? "bf16" : ""; }
   std::vector<LayerSpan> layer_spans() const override { return clock_.spans(); }
-  Result<std::span<const double>> mass_per_token(int sequence) const override {
-    if (mass_kept_) return std::span<const double>(mass_per_token_[static_cast<size_t>(sequence)]);
-    return make_error(ErrorKind::kInternal, "the last pass was not asked for attention mass");
-  }
+  Result<std::span<const double>> mass_per_token(int sequence) const override { return mass_.of(sequence); }
 
  private:
   explicit CudaBackend(BackendOptions options)
@@ -72,6 +73,8 @@ class CudaBackend final : public Backend {
         ropes_(options_.layers),
         attention_(options_.kv, options_.layers),
         packer_(options_.kv.layers, attention_.rule()),
+        arrivals_(std::make_shared<PageArrivals>(options_.kv)),
+        mass_(options_.kv),
         clock_(options_.layer_times ? options_.kv.layers : 0) {}
 
   struct Recorded {
@@ -95,8 +98,6 @@ class CudaBackend final : public Backend {
   Status attend(const Program& program, const Op& op);
   Status exchange(DeviceAttend& call, DeviceValue out);
   Status wait();
-  Status begin_mass(bool wanted);
-  Status read_mass(const BatchPlan& plan);
   Result<std::span<const float>> result_of(const Program& program, const BatchInput& batch);
   Status pool(const RowShape& shape, const float* rows, std::span<const int32_t> pools);
   Status score(const RowShape& shape, const float* rows, std::span<const int32_t> targets);
@@ -134,6 +135,8 @@ class CudaBackend final : public Backend {
   std::vector<Recorded> recipes_;
   Attention attention_;
   PlanPacker packer_;
+  std::shared_ptr<PageArrivals> arrivals_;  // of this back end's page memory
+  bool awaits_pages_ = false;               // the pass reads pages that are on their way
   PinnedBuffer plan_pinned_;
   DeviceBuffer plan_;
   DeviceBuffer activations_;
@@ -142,11 +145,8 @@ class CudaBackend final : public Backend {
   TopFinder top_;
   DeviceBuffer targets_;
   DeviceBuffer scores_;
-  DeviceBuffer mass_;
-  DeviceBuffer shares_;                              // of attention, of every shard
-  std::vector<std::vector<double>> mass_per_token_;  // of each sequence
-  bool mass_kept_ = false;                           // by the last run
-  MassTarget mass_target_;
+  PassMass mass_;
+  DeviceBuffer shares_;  // of attention, of every shard
   LayerClock clock_;
   OpClock* op_clock_ = nullptr;
   PassGraphs graphs_;
@@ -230,7 +230,11 @@ Result<const Program*> CudaBackend::prepare(const BatchInput& batch, int recipe)
   RH_TRY(const Program* const program, program_of(recipe));
   RH_TRY_STATUS(upload(batch));
   RH_TRY_STATUS(place(*program));
-  RH_TRY_STATUS(begin_mass(batch.mass));
+  mass_.skip();
+  if (batch.mass) {
+    const int query_parts = attention_.mass_parts_of_queries(packer_.sizes());
+    RH_TRY_STATUS(mass_.begin(packer_, plan_, query_parts, stream_));
+  }
   RH_TRY_STATUS(reserve_results(*program, batch));
   if (options_.group) {
     int heads = 0;
@@ -256,16 +260,18 @@ Result<std::span<const float>> CudaBackend::evaluate(const Program& program, con
                                                      int recipe) {
   clock_.begin();
   if (op_clock_) op_clock_->begin();
+  awaits_pages_ = arrivals_->on_the_way(packer_.arrival());
   const bool small = packer_.sizes().rows <= kMostGraphRows && !packer_.has_own_lists();
-  if (small && !options_.layer_times && !op_clock_ && !batch.mass && !options_.group) {
+  if (small && !awaits_pages_ && !options_.layer_times && !op_clock_ && !batch.mass && !options_.group) {
     RH_TRY_STATUS(graphs_.run(pass_key(recipe), stream_, [&] { return launch(program); }));
   } else {
     RH_TRY_STATUS(launch(program));
   }
   clock_.end(stream_);
   if (op_clock_) op_clock_->mark("copying results", 0, stream_);
+  if (mass_.kept()) RH_TRY_STATUS(mass_.finish(stream_));
   RH_TRY(const std::span<const float> result, result_of(program, batch));
-  if (mass_kept_) RH_TRY_STATUS(read_mass(*batch.plan));
+  if (mass_.kept()) mass_.take(*batch.plan, packer_);
   return result;
 }
 
@@ -274,6 +280,7 @@ Status CudaBackend::launch(const Program& program) {
     if (rows_of(program.values[op.out]) == 0) continue;
     if (op.kind == OpKind::kAttend) clock_.at_layer(op.layer, stream_);
     if (op_clock_) mark(program, op);
+    if (op.kind == OpKind::kAttend && awaits_pages_) RH_TRY_STATUS(arrivals_->await(op.layer, stream_));
     RH_TRY_STATUS(execute(program, op));
   }
   if (top_.wanted()) {
@@ -307,48 +314,6 @@ PassKey CudaBackend::pass_key(int recipe) const {
   key.buffers = {plan_.as<void>(),      activations_.as<void>(), ropes_.table(),  attention_.rooms()[0],
                  attention_.rooms()[1], attention_.rooms()[2],   top_.rooms()[0], top_.rooms()[1]};
   return key;
-}
-
-Status CudaBackend::begin_mass(bool wanted) {
-  mass_kept_ = wanted;
-  if (!wanted) return {};
-  const PlanSizes& sizes = packer_.sizes();
-  mass_target_ = {};
-  mass_target_.sequences = plan_.at<const DeviceSequence>(packer_.offsets().sequences);
-  mass_target_.shared = plan_.at<const DeviceList>(packer_.offsets().lists);
-  mass_target_.runs = plan_.at<const DevicePageRun>(packer_.offsets().runs);
-  mass_target_.run_count = sizes.runs;
-  mass_target_.references = packer_.reference_count();
-  mass_target_.query_parts = attention_.mass_parts_of_queries(sizes);
-  const auto parts = static_cast<size_t>(mass_parts(options_.kv, mass_target_.query_parts));
-  const size_t bytes = parts * static_cast<size_t>(mass_target_.references) * kPageTokens * sizeof(double);
-  if (bytes == 0) return {};
-  RH_TRY_STATUS(mass_.reserve(bytes, "attention mass"));
-  mass_target_.sums = mass_.as<double>();
-  return check(cudaMemsetAsync(mass_.as<void>(), 0, bytes, stream_), "clearing attention mass");
-}
-
-Status CudaBackend::read_mass(const BatchPlan& plan) {
-  finish_mass(options_.kv, mass_target_, stream_);
-  RH_TRY_STATUS(check(cudaGetLastError(), "summing where attention went"));
-  std::vector<double> packed(static_cast<size_t>(packer_.reference_count()) * kPageTokens);
-  if (!packed.empty()) {
-    RH_TRY_STATUS(check(cudaMemcpyAsync(packed.data(), mass_.as<void>(), packed.size() * sizeof(double),
-                                        cudaMemcpyDeviceToHost, stream_),
-                        "copying attention mass"));
-    RH_TRY_STATUS(wait());
-  }
-  mass_per_token_.resize(plan.sequences.size());
-  for (size_t s = 0; s < plan.sequences.size(); ++s) {
-    std::vector<double>& mass = mass_per_token_[s];
-    mass.assign(plan.sequences[s].references.size() * kPageTokens, 0.0);
-    const DeviceList list = packer_.shared_list(static_cast<int>(s));
-    for (int32_t r = list.begin; r < list.begin + list.count; ++r) {
-      std::copy_n(packed.begin() + int64_t{r} * kPageTokens, kPageTokens,
-                  mass.begin() + int64_t{packer_.origin(r)} * kPageTokens);
-    }
-  }
-  return {};
 }
 
 // The log-probability of each row's target takes the row's place: a number instead of a vocabulary comes
@@ -486,7 +451,7 @@ Status CudaBackend::attend(const Program& program, const Op& op) {
   const AttendLayer& layer = options_.layers[op.layer];
   const PlanOffsets& offsets = packer_.offsets();
   // Mass is summed, and shares are exchanged, of all rows.
-  const bool outputs_only = op.outputs_only && !mass_kept_ && !options_.group;
+  const bool outputs_only = op.outputs_only && !mass_.kept() && !options_.group;
   const PlanSizes sizes = outputs_only ? of_outputs(packer_.sizes()) : packer_.sizes();
   const size_t tiles = outputs_only ? offsets.output_tiles : offsets.tiles;
   DeviceAttend call;
@@ -517,8 +482,8 @@ Status CudaBackend::attend(const Program& program, const Op& op) {
   call.k_stride = stride(program, op.in[1]);
   call.v_stride = stride(program, op.in[2]);
   call.out = device_value(program, op.out);
-  attention_.write(call, sizes, mass_kept_, stream_);
-  if (op.writes_only && !mass_kept_) return {};
+  attention_.write(call, sizes, mass_.kept(), stream_);
+  if (op.writes_only && !mass_.kept()) return {};
   if (op_clock_) op_clock_->mark("attention", 0, stream_);
   const DeviceValue out = call.out;
   if (options_.group) {
@@ -527,10 +492,13 @@ Status CudaBackend::attend(const Program& program, const Op& op) {
     call.out = {own, Element::kF32};
     call.lse = own + int64_t{sizes.rows} * call.heads * call.shape.head_dim;
   }
-  attention_.run(call, sizes, plan_.at<const DeviceTile>(tiles), stream_);
+  attention_.run(call, sizes,
+                 {plan_.at<const DeviceTile>(tiles), plan_.at<const DevicePart>(offsets.parts),
+                  plan_.at<const DeviceMerge>(offsets.merges)},
+                 stream_);
   if (options_.group) RH_TRY_STATUS(exchange(call, out));
-  if (!mass_kept_) return {};
-  attention_.add_mass(call, mass_target_, stream_);
+  if (!mass_.kept()) return {};
+  attention_.add_mass(call, mass_.target(), stream_);
   return {};
 }
 

@@ -85,8 +85,8 @@ __device__ inline uint64_t first_slots(int64_t count) {
 }
 
 // Slots of a consecutive page that a row at `position` may see; without the mask.
-__device__ inline uint64_t visible_consecutive(const DeviceReference& reference, int32_t position,
-                                               int32_t window) {
+template <class Reference>
+__device__ inline uint64_t visible_consecutive(const Reference& reference, int32_t position, int32_t window) {
   const int64_t reached = int64_t{position} - reference.first + 1;
   uint64_t visible = first_slots(reached);
   if (window > 0 && !reference.sink) visible &= ~first_slots(reached - window);

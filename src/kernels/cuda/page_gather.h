@@ -14,6 +14,11 @@
 
 namespace rhapsode::kernels::cuda {
 
+inline constexpr size_t kGatherUnit = 16;  // bytes a thread moves at a time
+inline bool in_units(const void* to, const void* from, size_t bytes) {
+  return (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % kGatherUnit == 0;
+}
+
 struct GatherPage {
   const std::byte* from = nullptr;  // pinned, or on the device
   std::byte* to = nullptr;          // device

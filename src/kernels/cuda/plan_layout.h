@@ -55,6 +55,23 @@ struct DeviceTile {
   int32_t padding;
 };
 
+// What a block works on at a time: a tile's queries of one KV head, with some of the pages of the tile's
+// list.
+struct DevicePart {
+  int32_t item;   // tile x KV heads + KV head; -1: there is no part
+  int32_t begin;  // in the list
+  int32_t end;    // INT32_MAX: its end
+  int32_t slot;   // where the partial result goes; -1: it is the only one
+};
+
+// An item that was cut, and its partial results.
+struct DeviceMerge {
+  int32_t item;
+  int32_t first_slot;
+  int32_t count;
+  int32_t padding;
+};
+
 // Where everything lies in the uploaded buffer.
 struct PlanOffsets {
   size_t tokens = 0;        // int32 [rows]
@@ -69,6 +86,8 @@ struct PlanOffsets {
   size_t tiles = 0;         // DeviceTile [narrow tiles + wide tiles]
   size_t output_tiles = 0;  // likewise, of output rows and what lies between those of a tile
   size_t runs = 0;          // DevicePageRun [runs]
+  size_t parts = 0;         // DevicePart [part_rounds][wide_blocks]: of wide tiles (part_schedule.h)
+  size_t merges = 0;        // DeviceMerge [merges]
   size_t bytes = 0;
 
   bool operator==(const PlanOffsets&) const = default;
@@ -79,6 +98,8 @@ struct TileRule {
   int narrow_rows = 1;       // of a tile
   int wide_rows = 1;         // likewise
   int most_narrow_rows = 0;  // sequences with more rows are wide
+  int wide_heads = 1;        // KV heads: a wide tile is an item of each
+  int wide_blocks = 0;       // that share all items; 0: who takes what is not to be planned
 };
 
 struct PlanSizes {
@@ -93,6 +114,9 @@ struct PlanSizes {
   // The same of output rows: never more wide ones than of all rows.
   int narrow_output_tiles = 0;
   int wide_output_tiles = 0;
+  int part_rounds = 0;  // of parts of the wide tiles; 0: blocks take tiles in turns
+  int part_slots = 0;   // for partial results of them
+  int merges = 0;
   // Of passes that keep attention mass; 0 in others.
   int runs = 0;
   int most_rows = 0;  // of one sequence
@@ -104,6 +128,7 @@ struct PlanSizes {
 inline PlanSizes of_outputs(PlanSizes sizes) {
   sizes.narrow_tiles = sizes.narrow_output_tiles;
   sizes.wide_tiles = sizes.wide_output_tiles;
+  sizes.part_rounds = sizes.part_slots = sizes.merges = 0;
   return sizes;
 }
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cuda/part_schedule.h"
+
 namespace rhapsode::kernels::cuda {
 
 namespace {
 
 constexpr size_t kAlignment = 16;
 constexpr size_t kShiftsAtOnce = 64;
+constexpr int32_t kPagesOfATile = 8;  // take as long as beginning and ending one
 
 uint64_t first_slots(int count) {
   return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
@@ -104,8 +107,49 @@ void PlanPacker::append_tiles(const BatchPlan& plan, std::span<const int32_t> ou
   sizes_.wide_tiles = static_cast<int>(all.wide.size());
   sizes_.narrow_output_tiles = static_cast<int>(outputs.narrow.size());
   sizes_.wide_output_tiles = static_cast<int>(outputs.wide.size());
-  offsets_.tiles = append(std::span<const DeviceTile>(all.joined()));
+  const std::vector<DeviceTile> tiles = all.joined();
+  offsets_.tiles = append(std::span<const DeviceTile>(tiles));
   offsets_.output_tiles = append(std::span<const DeviceTile>(outputs.joined()));
+  append_parts(plan, std::span(tiles).subspan(all.narrow.size()));
+}
+
+// Where blocks have many items each, turns are as good; where most have none, all tiles are cut alike.
+void PlanPacker::append_parts(const BatchPlan& plan, std::span<const DeviceTile> wide) {
+  constexpr size_t kMostRounds = 6;
+  const size_t items = wide.size() * static_cast<size_t>(rule_.wide_heads);
+  const auto blocks = static_cast<size_t>(rule_.wide_blocks);
+  if (2 * items <= blocks || items > kMostRounds * blocks || has_own_lists()) return;
+  std::vector<int32_t> pages;
+  pages.reserve(items);
+  std::vector<int32_t> begins;
+  int32_t of = -1;
+  for (const DeviceTile& tile : wide) {
+    if (tile.sequence != of) begins = page_begins(tile.sequence);
+    of = tile.sequence;
+    const auto rows = std::span(plan.positions)
+                          .subspan(static_cast<size_t>(tile.row_begin), static_cast<size_t>(tile.row_count));
+    const auto seen = std::ranges::upper_bound(begins, *std::ranges::max_element(rows)) - begins.begin();
+    pages.insert(pages.end(), static_cast<size_t>(rule_.wide_heads), static_cast<int32_t>(seen));
+  }
+  const PartSchedule schedule = schedule_parts({pages, kPagesOfATile}, rule_.wide_blocks);
+  sizes_.part_rounds = static_cast<int>(schedule.parts.size() / blocks);
+  sizes_.part_slots = schedule.slots;
+  sizes_.merges = static_cast<int>(schedule.merges.size());
+  offsets_.parts = append(std::span<const DevicePart>(schedule.parts));
+  offsets_.merges = append(std::span<const DeviceMerge>(schedule.merges));
+}
+
+// Where the pages of a sequence's shared list begin, in ascending order.
+std::vector<int32_t> PlanPacker::page_begins(int32_t sequence) const {
+  const DeviceList& list = lists_[static_cast<size_t>(sequence)];
+  std::vector<int32_t> begins;
+  begins.reserve(static_cast<size_t>(list.count));
+  for (int32_t r = list.begin; r < list.begin + list.count; ++r) {
+    const DeviceReference& reference = references_[static_cast<size_t>(r)];
+    begins.push_back(reference.gathered < 0 ? reference.first : INT32_MIN);  // these are always looked at
+  }
+  if (!std::ranges::is_sorted(begins)) std::ranges::sort(begins);
+  return begins;
 }
 
 // Long runs are cut into even pieces, and the longest come first.
@@ -150,6 +194,7 @@ DeviceList PlanPacker::add_list(std::span<const PageReference> references) {
     const uint64_t filled = first_slots(page.count) | (found == fresh_.end() ? 0 : found->second);
     DeviceReference packed{page.data, reference.mask & filled, 0, -1, 0, reference.sink};
     if (packed.mask == 0) continue;  // its positions may be anything
+    arrival_ = std::max(arrival_, page.arrival);
     packed.shift_row = shift_row(reference.shift);
     if (page.consecutive) {
       packed.first = reference.shift + page.positions[0];
@@ -178,6 +223,7 @@ void PlanPacker::add_lists(const BatchPlan& plan) {
   shifts_.clear();
   shift_rows_.clear();
   last_shift_row_ = -1;
+  arrival_ = 0;
   layer_lists_.assign(static_cast<size_t>(layers_), 0);
   std::vector<std::vector<DeviceList>> own(sequences);
   for (size_t s = 0; s < sequences; ++s) {

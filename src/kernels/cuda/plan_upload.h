@@ -35,12 +35,16 @@ class PlanPacker {
   // that show nothing are left out.
   DeviceList shared_list(int sequence) const { return lists_[static_cast<size_t>(sequence)]; }
   int32_t origin(int32_t reference) const { return origins_[static_cast<size_t>(reference)]; }
+  // The latest arrival among the pages that are read (Page::arrival).
+  uint64_t arrival() const { return arrival_; }
   int reference_count() const { return static_cast<int>(references_.size()); }
 
  private:
   void append_writes(const BatchPlan& plan);
   void append_sequences(const BatchPlan& plan);
   void append_tiles(const BatchPlan& plan, std::span<const int32_t> output_rows);
+  void append_parts(const BatchPlan& plan, std::span<const DeviceTile> wide);
+  std::vector<int32_t> page_begins(int32_t sequence) const;
   void append_runs(const BatchPlan& plan);
   void add_lists(const BatchPlan& plan);
   DeviceList add_list(std::span<const PageReference> references);
@@ -61,6 +65,7 @@ class PlanPacker {
   std::vector<int32_t> shifts_;
   std::unordered_map<int32_t, int32_t> shift_rows_;
   std::unordered_map<const Page*, uint64_t> fresh_;  // slots that this pass writes
+  uint64_t arrival_ = 0;
   int32_t last_shift_ = 0;
   int32_t last_shift_row_ = -1;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/attend_test_support.h"
 
@@ -87,6 +88,36 @@ TEST(PlanPacker, EveryRowSeesWhatThePlanSays) {
       }
       EXPECT_EQ(next, list.begin + list.count);
     }
+  }
+}
+
+TEST(PlanPacker, APassWaitsForTheLatestPageThatItReads) {
+  for (const KvType type : {KvType::kF16, KvType::kI8}) {
+    Random random(11);
+    World world = random_world(random, type);
+    const std::vector<int32_t> tokens = counting(world.rows());
+    PlanPacker packer(1);
+    packer.pack({tokens, &world.plan, {}});
+    EXPECT_EQ(packer.arrival(), 0u);
+    std::vector<Page*> read;
+    for (const SequencePlan& sequence : world.plan.sequences) {
+      for (const PageReference& reference : sequence.references) {
+        if (visible_slots(reference, reference.page->count, kMaxPosition, 0) == 0) continue;
+        read.push_back(const_cast<Page*>(reference.page));
+      }
+    }
+    ASSERT_GT(read.size(), 1u);
+    read.front()->arrival = 7;
+    read.back()->arrival = 5;
+    packer.pack({tokens, &world.plan, {}});
+    EXPECT_EQ(packer.arrival(), read.front() == read.back() ? 5u : 7u);
+    for (SequencePlan& sequence : world.plan.sequences) {
+      for (PageReference& reference : sequence.references) {
+        if (reference.page == read.front()) reference.mask = 0;  // nobody looks at it
+      }
+    }
+    packer.pack({tokens, &world.plan, {}});
+    EXPECT_EQ(packer.arrival(), read.front() == read.back() ? 0u : 5u);
   }
 }
 
@@ -193,6 +224,78 @@ TEST(PlanPacker, OutputRowsWithGapsAreNoMoreTilesThanAllRows) {
   EXPECT_EQ(sizes.narrow_output_tiles, 4);
   sizes = tiles_of(40, {});
   EXPECT_EQ(sizes.narrow_output_tiles + sizes.wide_output_tiles, 0);
+}
+
+// Scattered rows of one sequence: every tile's pages once, and blocks that end together.
+TEST(PlanPacker, PartsHoldThePagesOfWideTilesAndAreEven) {
+  constexpr int kRows = 400;
+  constexpr int kPages = 200;
+  const TileRule rule{1, 5, 0, 2, 60};
+  for (const bool late : {false, true}) {  // rows that see more and more, and rows that all see nearly all
+    SCOPED_TRACE(late);
+    World world;
+    Random random(9);
+    world.shape = {1, 2, 16, KvType::kF32};
+    world.layer.heads = 2;
+    world.layer.rope.dimensions = 16;
+    SequencePlan sequence;
+    for (int page = 0; page < kPages; ++page) {
+      sequence.references.push_back({world.add_page(random, page * kPageTokens, kPageTokens), 0});
+    }
+    sequence.row_count = kRows;
+    world.plan.sequences.push_back(sequence);
+    for (int row = 0; row < kRows; ++row) {
+      const int end = kPages * kPageTokens - kRows;
+      world.plan.positions.push_back(late ? end + row : row * end / kRows);
+    }
+    world.plan.writes.resize(kRows);
+    PlanPacker packer(1, rule);
+    const std::vector<int32_t> tokens = counting(kRows);
+    packer.pack({tokens, &world.plan, {}});
+    const Packed packed{packer};
+    const PlanSizes& sizes = packer.sizes();
+    const int items = sizes.wide_tiles * rule.wide_heads;
+    ASSERT_EQ(items, 160);
+    EXPECT_EQ(sizes.part_slots > 0, late) << "only where packing is uneven";
+    std::vector<std::vector<int>> seen(static_cast<size_t>(items), std::vector<int>(kPages));
+    std::vector<int> pages(static_cast<size_t>(rule.wide_blocks));
+    std::vector<int> parts_of(static_cast<size_t>(items));
+    std::vector<int> slots(static_cast<size_t>(sizes.part_slots), -1);
+    for (int i = 0; i < sizes.part_rounds * rule.wide_blocks; ++i) {
+      const DevicePart& part = packed.at<DevicePart>(packer.offsets().parts)[i];
+      if (part.item < 0) continue;
+      ++parts_of[static_cast<size_t>(part.item)];
+      if (part.slot >= 0) slots[static_cast<size_t>(part.slot)] = part.item;
+      const DeviceTile& tile = packed.at<DeviceTile>(packer.offsets().tiles)[part.item / rule.wide_heads];
+      const int last = world.plan.positions[static_cast<size_t>(tile.row_begin + tile.row_count - 1)];
+      for (int page = part.begin; page < std::min(kPages, part.end); ++page) {
+        ++seen[static_cast<size_t>(part.item)][static_cast<size_t>(page)];
+        pages[static_cast<size_t>(i % rule.wide_blocks)] += page <= last / kPageTokens ? 1 : 0;
+      }
+    }
+    for (const std::vector<int>& item : seen) {
+      for (const int times : item) ASSERT_EQ(times, 1);
+    }
+    const int sum = std::accumulate(pages.begin(), pages.end(), 0);
+    EXPECT_LT(std::ranges::max(pages), 1.15 * sum / rule.wide_blocks);
+    std::vector<int> merged(static_cast<size_t>(sizes.part_slots));
+    for (int i = 0; i < sizes.merges; ++i) {
+      const DeviceMerge& merge = packed.at<DeviceMerge>(packer.offsets().merges)[i];
+      EXPECT_EQ(merge.count, parts_of[static_cast<size_t>(merge.item)]);
+      for (int slot = merge.first_slot; slot < merge.first_slot + merge.count; ++slot) {
+        EXPECT_EQ(slots[static_cast<size_t>(slot)], merge.item);
+        ++merged[static_cast<size_t>(slot)];
+      }
+    }
+    for (const int times : merged) EXPECT_EQ(times, 1);
+
+    // Too few items for planning, and so many that turns do as well.
+    for (const int blocks : {320, 20}) {
+      PlanPacker other(1, {1, 5, 0, 2, blocks});
+      other.pack({tokens, &world.plan, {}});
+      EXPECT_EQ(other.sizes().part_rounds, 0) << blocks;
+    }
+  }
 }
 
 // A list of pages in frames of so many.

@@ -1,7 +1,7 @@
 // Two rings in shared memory, between the warps of attend_ring that copy pages and those that multiply.
 //
 // A tile's pages are taken in steps of kStep pages of one frame; stage i % kStages of a ring holds step i:
-// its keys, with what is to be known of the pages, or its values, which are needed one step later and longer.
+// its keys, with what is to be known of its pages, or its values, which are needed one step later and longer.
 // full[stage] opens when every copy of a copying thread has arrived, empty[stage] when every multiplying warp
 // has said that it needs the stage no more.
 #pragma once
@@ -62,25 +62,40 @@ struct WideParameters {
   Turning turning;
 };
 
-// What a block works on at a time: a part of the pages of one tile and KV head.
+// A tile's queries of one KV head, with some pages of its list.
 struct RingPart {
   DeviceTile tile;
   int kv_head;
-  int split;
-  int item;  // of all parts
+  int begin;  // in the list
+  int end;
+  int slot;  // of the partial result; -1: there is no other
 };
 
-__device__ __forceinline__ RingPart ring_part(const WideParameters& p, int item) {
-  const int of_heads = item / p.schedule.splits;
-  return {p.schedule.tiles.tiles[of_heads / p.layout.kv_heads], of_heads % p.layout.kv_heads,
-          item % p.schedule.splits, item};
+__device__ __forceinline__ RingPart ring_part(const WideParameters& p, const DevicePart& part) {
+  return {p.schedule.tiles.tiles[part.item / p.layout.kv_heads], part.item % p.layout.kv_heads, part.begin,
+          part.end, part.slot};
 }
 
-// What products need to know of a page in a stage.
+// A part of a list that is cut into so many.
+__device__ __forceinline__ RingPart split_part(const WideParameters& p, int part) {
+  const int splits = p.schedule.splits;
+  RingPart whole = ring_part(p, {part / splits, 0, INT32_MAX, -1});
+  if (splits == 1) return whole;
+  const int64_t count = p.plan.lists[whole.tile.sequence].count;
+  const int split = part % splits;
+  whole.begin = static_cast<int>(count * split / splits);
+  whole.end = static_cast<int>(count * (split + 1) / splits);
+  whole.slot = part;
+  return whole;
+}
+
+// What is to be known of a page that not every row of the tile sees whole.
 struct RingPage {
-  DeviceReference reference;  // data null: of a step's first page, there are no more; else nothing is seen
-  int32_t whole;              // every row of the tile sees every slot
-  int32_t padding[3];
+  uint64_t mask = 0;
+  int32_t first = 0;
+  int32_t gathered = -1;
+  int32_t sink = 0;
+  int32_t padding[3] = {};
 };
 
 template <int kStages>
@@ -93,10 +108,14 @@ template <class C>
 struct RingMemory {
   static constexpr int kMatrixBytes = kPageTokens * C::kDim * 2;
   static constexpr int kQueryRow = C::kDim + 8;
+  static constexpr int32_t kEnd = -1;  // in place of a sign: the tile has no more pages
   std::byte keys[C::kStages][C::kStep][kMatrixBytes];
   std::byte values[C::kStages][C::kStep][kMatrixBytes];
   float queries[C::kQueries][kQueryRow];  // turned by their own position, scaled; the position behind them
-  RingPage infos[C::kStages][C::kStep];
+  // Written by thread 0, read by the first lane of a warp: those that arrive at barriers, so that who looks
+  // for races (compute-sanitizer) need not know what a warp's other lanes have to do with it.
+  RingPage pages[C::kStages][C::kStep];  // that are not seen whole
+  int32_t signs[C::kStages];  // the shift row of the step's pages, below it a bit a page: seen whole
   RingBarriers<C::kStages> of_keys;
   RingBarriers<C::kStages> of_values;
 

@@ -179,19 +179,19 @@ struct RingState {
 };
 
 // Bit 2n + i: whether a query at `position` sees slot 8n + 2t + i.
-__device__ __forceinline__ uint32_t seen_slots(const WideParameters& p, const DeviceReference& reference,
+__device__ __forceinline__ uint32_t seen_slots(const WideParameters& p, const RingPage& page,
                                                int32_t position) {
   const int t = threadIdx.x % 4;
-  uint64_t visible = reference.mask;
+  uint64_t visible = page.mask;
   uint32_t seen = 0;
-  if (reference.gathered < 0) visible &= visible_consecutive(reference, position, p.window);
+  if (page.gathered < 0) visible &= visible_consecutive(page, position, p.window);
 #pragma unroll
   for (int n = 0; n < 8; ++n) seen |= static_cast<uint32_t>(visible >> (8 * n + 2 * t) & 3) << (2 * n);
-  if (reference.gathered < 0) return seen;
-  const int32_t* keys = p.plan.gathered + int64_t{reference.gathered} * kPageTokens;
+  if (page.gathered < 0) return seen;
+  const int32_t* keys = p.plan.gathered + int64_t{page.gathered} * kPageTokens;
 #pragma unroll 1  // rare, and in the way of what is not
   for (int i = 0; i < 16; ++i) {
-    if (!sees(position, keys[i / 2 * 8 + 2 * t + i % 2], p.window, reference.sink)) seen &= ~(1u << i);
+    if (!sees(position, keys[i / 2 * 8 + 2 * t + i % 2], p.window, page.sink)) seen &= ~(1u << i);
   }
   return seen;
 }
@@ -210,17 +210,26 @@ __device__ __forceinline__ void cap_scores(float cap, float (&scores)[kEights][4
   }
 }
 
+// What the first lane finds in shared memory.
+__device__ __forceinline__ RingPage first_lanes(const RingPage& page) {
+  RingPage found{};
+  if (threadIdx.x % 32 == 0) found = page;
+  found.mask = __shfl_sync(~0u, static_cast<unsigned long long>(found.mask), 0);
+  for (int32_t* part : {&found.first, &found.gathered, &found.sink}) *part = __shfl_sync(~0u, *part, 0);
+  return found;
+}
+
 // What the warp's queries, the lane's first of which is `mine`, may not see of a step's page.
 template <class C, int kPage>
-__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& page, const float* mine,
-                                            typename RingState<C>::Scores& scores) {
-  if (page.whole) return;
+__device__ __forceinline__ void hide_unseen(const WideParameters& p, const RingPage& shared,
+                                            const float* mine, typename RingState<C>::Scores& scores) {
+  const RingPage page = first_lanes(shared);
   uint32_t seen = 0;  // of the second query, and above that of the first
 #pragma unroll 1
   for (int h = 0; h < 2; ++h) {
     const auto position =
         *reinterpret_cast<const int32_t*>(mine + h * 8 * RingMemory<C>::kQueryRow + C::kDim);
-    seen = seen << 16 | seen_slots(p, page.reference, position);
+    seen = seen << 16 | seen_slots(p, page, position);
   }
 #pragma unroll
   for (int n = 0; n < 8; ++n) {

@@ -36,6 +36,12 @@ __device__ __forceinline__ bool seen_by_all(const WideParameters& p, const Devic
   return p.window == 0 || reference.sink || int64_t{reach.highest} - reference.first < p.window;
 }
 
+// A reference, as the lane knows it that has looked at it.
+struct FoundPage {
+  DeviceReference reference;
+  int32_t whole;  // every row of the tile sees every slot
+};
+
 // What is copied of a page.
 struct RingCopy {
   const std::byte* data = nullptr;  // null: zeros
@@ -53,6 +59,7 @@ struct RingWriter {
   int values_put = 0;       // steps
   int pages = 0;            // of the step at hand
   int32_t frame = 0;        // likewise
+  int32_t whole = 0;        // likewise: a bit a page, in the first warp
   RingCopy step[C::kStep];  // likewise
   bool owed = false;        // the values of `last`
   RingCopy last[C::kStep];  // the step before
@@ -101,10 +108,9 @@ struct RingWriter {
   __device__ __forceinline__ void wait_empty(uint64_t& barrier, int put) const {
     wait_barrier(barrier, (put / C::kStages & 1) ^ 1);
   }
-  // Ends the copies into a stage. One thread speaks for what the first warp stored.
+  // Ends the copies into a stage. An arrival with copies says nothing of what the thread stored itself.
   __device__ __forceinline__ void close(uint64_t& full) const {
     arrive_with_copies(full);
-    if (threadIdx.x < 32) __syncwarp();
     if (threadIdx.x == 0) arrive(full);
   }
 
@@ -118,20 +124,41 @@ struct RingWriter {
     owed = false;
   }
 
-  // The keys of page `i` of the step at hand; thread `teller` has what is to be known of it.
+  // What is to be known of page `i` of the step at hand, which lane `from` knows. By the first warp.
   template <int i>
-  __device__ __forceinline__ void put_keys(const RingCopy& page, const RingPage& info, int teller) {
+  __device__ __forceinline__ void tell(const FoundPage& mine, int from) {
+    const auto its = [&](int32_t x) { return __shfl_sync(~0u, x, from); };
+    if (its(mine.whole)) {
+      whole |= 1 << i;
+      return;
+    }
+    const uint64_t mask = __shfl_sync(~0u, static_cast<unsigned long long>(mine.reference.mask), from);
+    const RingPage page{mask, its(mine.reference.first), its(mine.reference.gathered),
+                        its(mine.reference.sink)};
+    if (threadIdx.x == 0) memory.pages[keys_put % C::kStages][i] = page;
+  }
+
+  template <int i>
+  __device__ __forceinline__ void put_keys(const RingCopy& page, const FoundPage& mine, int from) {
     const int stage = keys_put % C::kStages;
     if constexpr (i == 0) wait_empty(memory.of_keys.empty[stage], keys_put);
-    if (static_cast<int>(threadIdx.x) == teller) memory.infos[stage][i] = info;
+    if (threadIdx.x < 32) tell<i>(mine, from);
     copy_keys(page, shared_address(memory.keys[stage][i]));
     step[i] = page;
     if constexpr (i + 1 == C::kStep) end_step();
   }
 
+  __device__ __forceinline__ void close_keys(int32_t sign) {
+    const int stage = keys_put % C::kStages;
+    if (threadIdx.x == 0) memory.signs[stage] = sign;
+    close(memory.of_keys.full[stage]);
+    ++keys_put;
+  }
+
   // The values of the step before are needed at the same time as the keys of this one.
   __device__ __forceinline__ void end_step() {
-    close(memory.of_keys.full[keys_put++ % C::kStages]);
+    close_keys(frame << C::kStep | whole);
+    whole = 0;
     if (owed) put_values();
 #pragma unroll
     for (int i = 0; i < C::kStep; ++i) last[i] = step[i];
@@ -142,14 +169,14 @@ struct RingWriter {
   // A step has one frame: where that changes, it goes without its second page.
   __device__ __forceinline__ void fill_step() {
     if constexpr (C::kStep > 1) {
-      RingPage nothing{};
+      FoundPage nothing{};
       nothing.reference.gathered = -1;
       if (pages == 1) put_keys<1>({}, nothing, 0);
     }
   }
 
   // The page that a lane of each warp knows.
-  __device__ __forceinline__ void put(const RingPage& mine, int lane) {
+  __device__ __forceinline__ void put(const FoundPage& mine, int lane) {
     const auto address = reinterpret_cast<unsigned long long>(mine.reference.data);
     const RingCopy page{reinterpret_cast<const std::byte*>(__shfl_sync(~0u, address, lane)),
                         __shfl_sync(~0u, static_cast<unsigned long long>(mine.reference.mask), lane)};
@@ -158,17 +185,14 @@ struct RingWriter {
       if (pages == 1 && frame == its_frame) return put_keys<1>(page, mine, lane);
       fill_step();
       pages = 1;
-      frame = its_frame;
     }
+    frame = its_frame;
     put_keys<0>(page, mine, lane);
   }
 
   __device__ __forceinline__ void put_end() {
-    const int stage = keys_put % C::kStages;
-    wait_empty(memory.of_keys.empty[stage], keys_put);
-    if (threadIdx.x == 0) memory.infos[stage][0] = {};
-    close(memory.of_keys.full[stage]);
-    ++keys_put;
+    wait_empty(memory.of_keys.empty[keys_put % C::kStages], keys_put);
+    close_keys(Memory::kEnd);
     if (owed) put_values();
   }
 
@@ -178,13 +202,10 @@ struct RingWriter {
     kv_head = part.kv_head;
     const DeviceList list = p.plan.lists[part.tile.sequence];
     const Reach reach = reach_of(p, part.tile);
-    const auto part_begin = [&](int split) {
-      return static_cast<int>(int64_t{list.count} * split / p.schedule.splits);
-    };
-    const int end = part_begin(part.split + 1);
-    for (int begin = part_begin(part.split); begin < end; begin += 32) {
+    const int end = min(list.count, part.end);
+    for (int begin = part.begin; begin < end; begin += 32) {
       const int r = begin + static_cast<int>(threadIdx.x) % 32;
-      RingPage mine{};
+      FoundPage mine{};
       bool seen = false;
       if (r < end) {
         mine.reference = p.plan.references[list.begin + r];
