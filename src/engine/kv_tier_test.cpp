@@ -246,6 +246,56 @@ TEST_F(KvTierTest, TheHostsTierKeepsItsCap) {
   EXPECT_FALSE(tier->holds(ids_[2]));
 }
 
+// Memory of which only so many bytes can be made ready.
+class ScarceMemory final : public kernels::PageMemory {
+ public:
+  explicit ScarceMemory(size_t ready_bytes) : ready_bytes_(ready_bytes) {}
+  Result<std::byte*> reserve(size_t bytes) override {
+    RH_TRY(region_, host_->reserve(bytes));
+    return region_;
+  }
+  bool host_addressable() const override { return true; }
+  uint64_t suggested_bytes() const override { return host_->suggested_bytes(); }
+  Status copy_in(std::byte* to, std::span<const std::byte> from) override { return host_->copy_in(to, from); }
+  Status copy_out(const std::byte* from, std::span<std::byte> to) override {
+    return host_->copy_out(from, to);
+  }
+  Status copy_within(const std::byte* from, std::byte* to, size_t bytes) override {
+    return host_->copy_within(from, to, bytes);
+  }
+  Status prepare(std::span<const std::byte> part) override {
+    const auto end = static_cast<size_t>(part.data() + part.size() - region_);
+    if (end <= ready_bytes_) return {};
+    return make_error(ErrorKind::kNoSpace, "{} bytes and no more", ready_bytes_);
+  }
+
+ private:
+  size_t ready_bytes_;
+  std::byte* region_ = nullptr;
+  std::unique_ptr<kernels::PageMemory> host_ = kernels::host_page_memory();
+};
+
+TEST_F(KvTierTest, WhereTheHostGivesNoMoreTheTierEndsAndItsOldestStillMakeRoom) {
+  const size_t block_bytes = runner_->kv_shape().block_bytes();
+  const size_t ready_bytes = 3 * kPages * block_bytes;
+  ram_ = store::PagePool::create(runner_->kv_shape(), 40 * kPages * block_bytes, 0,
+                                 std::make_unique<ScarceMemory>(ready_bytes))
+             .value();
+  auto tier = this->tier(options());
+  tier->set_cap(0);
+  load_all(*tier);
+  EXPECT_EQ(tier->stats().ram_bytes, ready_bytes);
+  for (const int i : {kPassages - 1, kPassages - 2}) {
+    load(*tier, i, 1);
+    EXPECT_TRUE(tier->holds(ids_[static_cast<size_t>(i)])) << i;
+    EXPECT_EQ(tier->stats().ram_bytes, ready_bytes);
+  }
+  EXPECT_FALSE(tier->holds(ids_[0]));
+  EXPECT_FALSE(tier->holds(ids_[1]));
+  load(*tier, kPassages - 2, 2);
+  EXPECT_EQ(tier->stats().ram_hits, 2u);
+}
+
 TEST_F(KvTierTest, WhatComesFromTheHostMayBeOnItsWay) {
   auto tier = tier_with_late_pages();
   const uint64_t encoded = tier->stats().encoded;

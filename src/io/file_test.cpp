@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -71,6 +72,20 @@ TEST_F(FileTest, SaysWhetherTheSystemKeepsAPart) {
   if (PageCacheView(*file).holds(0, kBytes)) GTEST_SKIP() << "the system keeps the file all the same";
   ASSERT_TRUE(file->read_at(std::span(all).first(kBytes / 2), 0).ok());
   EXPECT_TRUE(PageCacheView(*file).holds(0, kBytes / 2));
+}
+
+// It tells others that all of it is there, whatever there is.
+TEST_F(FileTest, TheSystemSaysWhatItKeepsOnlyToWhoMayWriteTheFile) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  ASSERT_TRUE(replace_file(folder_ / "a", std::string(1 << 16, 'x')).ok());
+  const auto file = File::open_read(folder_ / "a");
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(PageCacheView(*file).holds(0, 1 << 16));
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(::seteuid(kNobody), 0);
+  const bool held = PageCacheView(*file).holds(0, 1 << 16);
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_FALSE(held);
 }
 
 TEST_F(FileTest, APipeIsRefusedInsteadOfWaitedFor) {

@@ -1,8 +1,8 @@
 // What the system keeps in memory of a file: which parts are read without the disk.
 //
 // Ownership: maps the file's addresses, reads nothing. Threads: const use by any number. Errors: none; where
-// the system does not say, nothing is kept. Cost: a mapping, then a system call for each of a few pages asked
-// for.
+// the system does not say (of files of others that the caller may not write), nothing is kept. Cost: a
+// mapping, then a system call for each of a few pages asked for.
 #pragma once
 
 #include <cstddef>

@@ -138,12 +138,13 @@ std::vector<store::PagePin> KvTier::ram_pages(int count) {
   const size_t block_bytes = options_.ram->shape().block_bytes();
   while (static_cast<int>(pages.size()) < count) {
     store::PagePin page = options_.ram->allocate();
+    // One that cannot be had goes back first: the pool hands out what is let go of last, which is evicted.
+    if (page && !options_.ram->memory().prepare({page->data, block_bytes}).ok()) page.release();
     if (!page) {
       std::lock_guard lock(mutex_);
       if (ram_.evict(count - static_cast<int>(pages.size()), /*unused_only=*/true) == 0) return {};
       continue;
     }
-    if (!options_.ram->memory().prepare({page->data, block_bytes}).ok()) return {};
     pages.push_back(std::move(page));
   }
   return pages;

@@ -122,7 +122,11 @@ Status decode_pinned_kv(RecordStream& record, std::span<const PagePin> pins, int
   HostPages host = HostPages::writing(pins);
   const KvSource source = [&](size_t bytes) { return record.next(bytes); };
   const Status decoded = decode_kv(pins.front().pool().shape(), source, record.bytes(), host.pages(), tokens);
-  RH_TRY_STATUS(record.finish());  // damage comes first: it may look like anything else
+  const Status sound = record.finish();
+  if (!sound.ok()) {  // damage comes first: it may look like anything else
+    for (kernels::Page* page : host.pages()) page->count = 0;
+    return sound;
+  }
   RH_TRY_STATUS(decoded);
   return host.write_back();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "store/kv_codec.h"
+#include "support/temporary_folder.h"
 
 namespace rhapsode::store {
 namespace {
@@ -109,6 +110,31 @@ TEST(HostPages, DamagedExtentsLeaveNoTraceInThePages) {
   EXPECT_EQ(decoded.error().kind, ErrorKind::kCorrupt);
   EXPECT_EQ(copies, 0);
   EXPECT_EQ(pins[0]->count, 0);
+}
+
+class HostPagesOfRecords : public test::TemporaryFolder {};
+
+// Its sizes are right, so every page has been filled when the damage shows.
+TEST_F(HostPagesOfRecords, DamagedRecordsLeavePagesThatHoldNothing) {
+  constexpr int kTokens = 100;
+  std::vector<std::byte> extent = some_extent(kTokens);
+  auto writer = SegmentWriter::create(folder_ / "kv", SegmentKind::kKv).value();
+  const std::span<const std::byte> part = extent;
+  Extent sound = writer.append(std::span(&part, 1)).value();
+  ASSERT_TRUE(writer.sync().ok());
+  Extent damaged = sound;
+  damaged.checksum ^= 1;
+  const auto reader = SegmentReader::open(folder_ / "kv", SegmentKind::kKv).value();
+  auto pool = PagePool::create(kShape, kShape.block_bytes() * 2).value();
+  std::vector<PagePin> pins;
+  for (int i = 0; i < 2; ++i) pins.push_back(pool->allocate());
+  RecordStream stream;
+  ASSERT_TRUE(reader.begin(damaged, stream).ok());
+  EXPECT_EQ(decode_pinned_kv(stream, pins, kTokens).error().kind, ErrorKind::kCorrupt);
+  for (const PagePin& pin : pins) EXPECT_EQ(pin->count, 0);
+  ASSERT_TRUE(reader.begin(sound, stream).ok());
+  ASSERT_TRUE(decode_pinned_kv(stream, pins, kTokens).ok());
+  EXPECT_EQ(encode_pinned_kv(pins, kShape.type, kTokens).value(), extent);
 }
 
 TEST(HostPages, NoPagesAreRefused) {

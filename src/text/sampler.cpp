@@ -172,7 +172,7 @@ bool Sampler::may_end() const {
 // groups.
 std::optional<int32_t> Sampler::best_allowed() {
   if (!grammar_) return ranked_.at(0) ? std::optional(ranked_.at(0)->id) : std::nullopt;
-  for (size_t begin = 0, most = 64;; begin += group_.size(), most *= 16) {
+  for (size_t begin = 0, most = 1;; begin += group_.size(), most = most == 1 ? 64 : most * 16) {
     group_.clear();
     while (group_.size() < most && ranked_.at(begin + group_.size())) {
       group_.push_back(*ranked_.at(begin + group_.size()));

@@ -90,8 +90,10 @@ class PinnedPageMemory final : public PageMemory {
     }
 #endif
     const cudaError_t code = cudaHostRegister(region_ + begin, bytes, cudaHostRegisterPortable);
-    if (code != cudaSuccess) cudaGetLastError();  // else the next launch would report it
-    return code == cudaSuccess;
+    if (code == cudaSuccess) return true;
+    cudaGetLastError();  // else the next launch would report it
+    madvise(region_ + begin, bytes, MADV_DONTNEED);
+    return false;
   }
 
   int device_;

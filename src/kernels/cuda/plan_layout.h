@@ -84,7 +84,7 @@ struct PlanOffsets {
   size_t references = 0;    // DeviceReference [references]
   size_t gathered = 0;      // int32 [gathered pages][64]
   size_t tiles = 0;         // DeviceTile [narrow tiles + wide tiles]
-  size_t output_tiles = 0;  // likewise, of output rows only
+  size_t output_tiles = 0;  // likewise, of output rows and what lies between those of a tile
   size_t runs = 0;          // DevicePageRun [runs]
   size_t parts = 0;         // DevicePart [part_rounds][wide_blocks]: of wide tiles (part_schedule.h)
   size_t merges = 0;        // DeviceMerge [merges]
@@ -111,7 +111,7 @@ struct PlanSizes {
   // Tiles of sequences with few rows, and of those with many; the latter lie behind the former.
   int narrow_tiles = 0;
   int wide_tiles = 0;
-  // The same of output rows alone.
+  // The same of output rows: never more wide ones than of all rows.
   int narrow_output_tiles = 0;
   int wide_output_tiles = 0;
   int part_rounds = 0;  // of parts of the wide tiles; 0: blocks take tiles in turns

@@ -17,18 +17,36 @@ uint64_t first_slots(int count) {
   return count >= kPageTokens ? ~0ull : (1ull << count) - 1;
 }
 
+// Tiles of at most `most` rows that hold all of `rows`, which ascend, and what lies between them.
+template <typename Visit>
+void for_each_tile(std::span<const int32_t> rows, int most, const Visit& visit) {
+  while (!rows.empty()) {
+    const auto end = std::ranges::lower_bound(rows, rows.front() + most);
+    visit(rows.front(), *(end - 1) + 1 - rows.front());
+    rows = {end, rows.end()};
+  }
+}
+
 struct Tiles {
   std::vector<DeviceTile> narrow;
   std::vector<DeviceTile> wide;
 
-  // Cuts rows that lie side by side; `among`: how many rows of their sequence are cut at all.
-  void add(const TileRule& rule, const DeviceTile& rows, int among) {
-    const bool few = among <= rule.most_narrow_rows;
+  void add(const TileRule& rule, const DeviceTile& rows) {
+    const bool few = rows.row_count <= rule.most_narrow_rows;
     const int step = few ? rule.narrow_rows : rule.wide_rows;
     const int end = rows.row_begin + rows.row_count;
     for (int row = rows.row_begin; row < end; row += step) {
       (few ? narrow : wide).push_back({rows.sequence, row, std::min(step, end - row), 0});
     }
+  }
+  // Every tile reads all of its sequence's pages, so rows that nobody asked for cost less than a tile more.
+  void add_some(const TileRule& rule, int32_t sequence, std::span<const int32_t> rows) {
+    int count = 0;
+    for_each_tile(rows, rule.narrow_rows, [&](int32_t, int32_t) { ++count; });
+    const bool few = count <= rule.most_narrow_rows / rule.narrow_rows;
+    for_each_tile(rows, few ? rule.narrow_rows : rule.wide_rows, [&](int32_t begin, int32_t held) {
+      (few ? narrow : wide).push_back({sequence, begin, held, 0});
+    });
   }
   // The last rows of a sequence see most: the last wide tiles start first.
   std::vector<DeviceTile> joined() const {
@@ -80,15 +98,10 @@ void PlanPacker::append_tiles(const BatchPlan& plan, std::span<const int32_t> ou
     const SequencePlan& sequence = plan.sequences[s];
     const auto index = static_cast<int32_t>(s);
     const int end = sequence.row_begin + sequence.row_count;
-    all.add(rule_, {index, sequence.row_begin, sequence.row_count, 0}, sequence.row_count);
+    all.add(rule_, {index, sequence.row_begin, sequence.row_count, 0});
     const auto first = std::ranges::lower_bound(output_rows, sequence.row_begin);
     const auto last = std::ranges::lower_bound(output_rows, end);
-    for (auto row = first; row != last;) {
-      auto next = row + 1;
-      while (next != last && *next == *(next - 1) + 1) ++next;
-      outputs.add(rule_, {index, *row, static_cast<int32_t>(next - row), 0}, static_cast<int>(last - first));
-      row = next;
-    }
+    outputs.add_some(rule_, index, {first, last});
   }
   sizes_.narrow_tiles = static_cast<int>(all.narrow.size());
   sizes_.wide_tiles = static_cast<int>(all.wide.size());

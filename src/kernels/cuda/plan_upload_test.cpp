@@ -163,23 +163,67 @@ TEST(PlanPacker, TilesHoldEveryRowOnceAndOutputTilesTheOutputRows) {
     }
     packer.pack({tokens, &world.plan, outputs});
     const Packed packed{packer};
+    // Tiles begin and end with a row that is asked for; those between may be others.
     const auto check = [&](size_t offset, int narrow, int wide, const std::vector<int32_t>& rows) {
+      const auto asked = [&](int32_t row) { return std::ranges::binary_search(rows, row); };
       std::vector<int32_t> held;
       for (int i = 0; i < narrow + wide; ++i) {
         const DeviceTile& tile = packed.at<DeviceTile>(offset)[i];
+        ASSERT_GE(tile.row_count, 1);
         EXPECT_LE(tile.row_count, i < narrow ? rule.narrow_rows : rule.wide_rows);
         const SequencePlan& sequence = world.plan.sequences[static_cast<size_t>(tile.sequence)];
         EXPECT_GE(tile.row_begin, sequence.row_begin);
         EXPECT_LE(tile.row_begin + tile.row_count, sequence.row_begin + sequence.row_count);
+        EXPECT_TRUE(asked(tile.row_begin) && asked(tile.row_begin + tile.row_count - 1)) << i;
         for (int row = 0; row < tile.row_count; ++row) held.push_back(tile.row_begin + row);
       }
       std::ranges::sort(held);
+      EXPECT_EQ(std::ranges::adjacent_find(held), held.end()) << "a row of two tiles is written twice";
+      std::erase_if(held, [&](int32_t row) { return !asked(row); });
       EXPECT_EQ(held, rows);
     };
     const PlanSizes& sizes = packer.sizes();
     check(packer.offsets().tiles, sizes.narrow_tiles, sizes.wide_tiles, counting(world.rows()));
     check(packer.offsets().output_tiles, sizes.narrow_output_tiles, sizes.wide_output_tiles, outputs);
   }
+}
+
+// One sequence, no pages: how many tiles its output rows come to.
+PlanSizes tiles_of(int rows, const std::vector<int32_t>& outputs) {
+  World world;
+  world.shape = {1, 1, 16, KvType::kF32};
+  world.layer.heads = 1;
+  world.layer.rope.dimensions = 16;
+  SequencePlan sequence;
+  sequence.row_count = rows;
+  world.plan.sequences = {sequence};
+  world.plan.positions = counting(rows);
+  world.plan.writes.resize(static_cast<size_t>(rows));
+  PlanPacker packer(1, TileRule{2, 5, 8});
+  const std::vector<int32_t> tokens = counting(rows);
+  packer.pack({tokens, &world.plan, outputs});
+  return packer.sizes();
+}
+
+// Every tile reads all pages.
+TEST(PlanPacker, OutputRowsWithGapsAreNoMoreTilesThanAllRows) {
+  std::vector<int32_t> outputs;
+  for (int row = 0; row < 40; row += 2) outputs.push_back(row);
+  PlanSizes sizes = tiles_of(40, outputs);
+  EXPECT_EQ(sizes.wide_tiles, 8);
+  EXPECT_EQ(sizes.narrow_output_tiles, 0);
+  EXPECT_EQ(sizes.wide_output_tiles, 7) << "five rows from 0, 6, 12, ...";
+
+  sizes = tiles_of(40, {0, 10, 20, 30});
+  EXPECT_EQ(sizes.narrow_output_tiles, 4) << "as many narrow ones as eight rows side by side would be";
+  EXPECT_EQ(sizes.wide_output_tiles, 0);
+  sizes = tiles_of(40, {0, 8, 16, 24, 32});
+  EXPECT_EQ(sizes.narrow_output_tiles, 0) << "few rows, but five narrow tiles";
+  EXPECT_EQ(sizes.wide_output_tiles, 5);
+  sizes = tiles_of(40, {32, 33, 34, 35, 36, 37, 38, 39});
+  EXPECT_EQ(sizes.narrow_output_tiles, 4);
+  sizes = tiles_of(40, {});
+  EXPECT_EQ(sizes.narrow_output_tiles + sizes.wide_output_tiles, 0);
 }
 
 // Scattered rows of one sequence: every tile's pages once, and blocks that end together.
